@@ -303,11 +303,25 @@ class ShardLister {
 
 }  // namespace
 
-EncodedImages ListImageFolder(const fs::path& folder) {
+EncodedImages ListImageFolder(const fs::path& folder,
+                              const fs::path& training) {
+  const auto is_folder = [](const auto& entry) {
+    return entry->is_directory();
+  };
   EncodedImages result;
   for (const fs::path& path : PathsIn<fs::directory_iterator>(
-           folder, [](const auto& entry) { return entry->is_directory(); })) {
-    const auto label = static_cast<int32_t>(result.class_names.size());
+           training.empty() ? folder : training, is_folder)) {
+    result.class_names.push_back(path.filename());
+  }
+  for (const fs::path& path :
+       PathsIn<fs::directory_iterator>(folder, is_folder)) {
+    const auto name =
+        std::ranges::find(result.class_names, path.filename().native());
+    if (name == result.class_names.end()) {
+      throw IoError(fmt::format("{}: no class of this name in {}",
+                                path.string(), training.string()));
+    }
+    const auto label = static_cast<int32_t>(name - result.class_names.begin());
     const std::vector<fs::path> files = ImagesBelow(path);
     if (files.empty()) {
       throw IoError(fmt::format(
@@ -319,7 +333,6 @@ EncodedImages ListImageFolder(const fs::path& folder) {
           {.file = static_cast<int32_t>(result.files.size()), .label = label});
       result.files.push_back(file);
     }
-    result.class_names.push_back(path.filename());
   }
   if (result.images.empty()) {
     throw IoError(fmt::format("{}: no images; want a folder for each class",

@@ -35,11 +35,13 @@ struct EncodedImages {
 // ImageFolder: classes are numbered in the order of their names; images are the
 // .jpg, .jpeg and .png files at any depth, in the order of their paths. Links
 // to folders are followed, but not back to a folder on the way down. Other
-// files are ignored.
+// files are ignored. With `training`, the classes have the numbers of their
+// names in that folder, and may be some of its classes.
 //
-// Throws IoError for a folder that cannot be read or has no class, and for a
-// class without images.
-EncodedImages ListImageFolder(const std::filesystem::path& folder);
+// Throws IoError for a folder that cannot be read or has no class, for a class
+// without images, and for one that is not in `training`.
+EncodedImages ListImageFolder(const std::filesystem::path& folder,
+                              const std::filesystem::path& training = {});
 
 // Opens tar files in WebDataset's layout: an example is the members KEY.jpg (or
 // .jpeg, .png) and KEY.cls, the class number as text, one after the other. KEY

@@ -8,8 +8,9 @@
 namespace replicant::data {
 namespace {
 
-// `list` finds the images at a path.
-MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&)) {
+// `list` finds the images at a path; it also takes the path for training.
+MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&,
+                                               const std::filesystem::path&)) {
   return [list](const ImagesConfig& config, Split split,
                 uint64_t /*seed*/) -> std::shared_ptr<const ImageSource> {
     const bool is_train = split == Split::kTrain;
@@ -19,7 +20,7 @@ MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&)) {
           "images.train: images.source {} needs a path", config.source));
     }
     if (path.empty()) return nullptr;
-    return MakeEncodedSource(list(path));
+    return MakeEncodedSource(list(path, config.train));
   };
 }
 
@@ -61,7 +62,10 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
 
 ImageSources BuiltInImageSources() {
   return {{"image_folder", SourceOf(&ListImageFolder)},
-          {"tar_shards", SourceOf(&ListTarShards)}};
+          {"tar_shards", SourceOf([](const std::filesystem::path& path,
+                                     const std::filesystem::path& /*train*/) {
+             return ListTarShards(path);
+           })}};
 }
 
 }  // namespace replicant::data

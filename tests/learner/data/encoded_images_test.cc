@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/fs.h"
 #include "core/base/process.h"
+#include "learner/data/images_config.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::data {
@@ -91,6 +92,32 @@ TEST_F(EncodedImagesTest, FolderHasAClassForEachFolder) {
   EXPECT_EQ(all[4][0], 2);
   EXPECT_NEAR(all[4][1], 80, 2);
   EXPECT_THAT(all[5], ElementsAre(2, 80, 100, 7));
+}
+
+// Would catch an accuracy against the wrong classes.
+TEST_F(EncodedImagesTest, EvaluationHasTheNumbersOfTheClassesOfTraining) {
+  namespace fs = std::filesystem;
+  const fs::path evaluation = root() / "evaluation";
+  fs::copy(root() / "folder", evaluation, fs::copy_options::recursive);
+  fs::remove_all(evaluation / "cat");
+  const ImagesConfig config = {.source = "image_folder",
+                               .train = root() / "folder",
+                               .evaluation = evaluation};
+  const auto open = [&] {
+    return BuiltInImageSources().at(config.source)(config, Split::kEvaluation,
+                                                   /*seed=*/0);
+  };
+  const auto source = open();
+  EXPECT_THAT(source->class_names(), ElementsAre("cat", "dog", "emu"));
+  EXPECT_EQ(source->num_classes(), 3);
+  const auto all = ReadAll(*source);
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0][0], 1);
+  EXPECT_EQ(all[3][0], 2);
+  fs::rename(evaluation / "emu", evaluation / "fox");
+  EXPECT_EQ(
+      MessageOf<IoError>(open),
+      evaluation.string() + "/fox: no class of this name in " + config.train);
 }
 
 TEST_F(EncodedImagesTest, FolderHasTheImagesBehindLinks) {
