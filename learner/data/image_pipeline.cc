@@ -62,11 +62,6 @@ int64_t ImagePipeline::num_batches() const {
          options_.batch_size;
 }
 
-int64_t ImagePipeline::NumUnreadable() const {
-  const MutexLock lock(mutex_);
-  return static_cast<int64_t>(unreadable_.size());
-}
-
 void ImagePipeline::set_position(int64_t position) {
   StopThreads();
   position_ = position;

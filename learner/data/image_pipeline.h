@@ -72,7 +72,6 @@ class ImagePipeline : public PositionedPipeline {
   }
   bool is_drained() const override { return is_drained_; }
   double WaitSeconds() const override { return wait_s_; }
-  int64_t NumUnreadable() const override EXCLUDES(mutex_);
 
   // Batches of one pass of an evaluation.
   int64_t num_batches() const;
@@ -104,7 +103,7 @@ class ImagePipeline : public PositionedPipeline {
   void ReadEvaluationRow(ImageReader& reader, int64_t place, int64_t row,
                          const Rows& rows);
   std::span<uint8_t> ImageOf(int64_t row, const Rows& rows) const;
-  // Counts and logs an example that cannot be read.
+  // Logs an example that cannot be read, once.
   void AddUnreadable(int64_t index, const DamagedImage& error) EXCLUDES(mutex_);
 
   Slot& SlotOf(int64_t number) {

@@ -24,8 +24,6 @@ class PositionedPipeline : public replicator::InputPipeline {
 
   // Total time that Next() has waited or worked, seconds.
   virtual double WaitSeconds() const { return 0.0; }
-  // Number of distinct images that could not be read.
-  virtual int64_t NumUnreadable() const { return 0; }
 };
 
 }  // namespace replicant::data

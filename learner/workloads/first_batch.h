@@ -53,7 +53,6 @@ class FirstBatch : public data::PositionedPipeline {
   void SetPaused(bool is_paused) override { images_->SetPaused(is_paused); }
   bool is_drained() const override { return images_->is_drained(); }
   double WaitSeconds() const override { return images_->WaitSeconds(); }
-  int64_t NumUnreadable() const override { return images_->NumUnreadable(); }
 
   static constexpr int64_t kMaxRows = 8, kMaxColumns = 8;
 

@@ -137,12 +137,6 @@ std::vector<Picture> ImageWorkload::TakePictures() {
   return {MakePicture("batch", *grid)};
 }
 
-int64_t ImageWorkload::NumUnreadable() const {
-  int64_t sum = 0;
-  for (const auto& [group, images] : images_) sum += images->NumUnreadable();
-  return sum;
-}
-
 int64_t ImageWorkload::num_batches() const {
   if (images_.empty()) return 0;
   int64_t sum = 0;

@@ -61,8 +61,6 @@ class ImageWorkload : public Workload {
   // Sends the run's position to processes that lack it; called by every Step().
   // Returns kOk once that is done.
   NextResult AlignInputs(Clock::TimePoint deadline);
-  // Images of this process that could not be read.
-  int64_t NumUnreadable() const;
   // Number of batches that the run has taken.
   int64_t num_batches() const;
 
