@@ -66,6 +66,7 @@ Learner::Learner(const LearnerConfig& config,
           &checkpoints_, workload, [this] { return seconds(); }, clock, disk),
       curves_({.folder = folder, .disk = disk}, *clock),
       lines_({.path = folder / "learner.jsonl", .disk = disk}, *clock) {
+  workload_.SetShouldStop(hooks_.should_stop);
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
     step_ = info->step;

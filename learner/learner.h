@@ -51,7 +51,7 @@ struct Progress {
 };
 
 struct LearnerHooks {
-  // Called between steps; true ends the run.
+  // Called between steps and in evaluations; true ends the run.
   std::function<bool()> should_stop = [] { return false; };
   // Called after each step with the steps and seconds of Progress; cheap.
   std::function<void(int64_t step, double seconds)> on_step = [](int64_t,

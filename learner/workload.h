@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -46,6 +47,10 @@ class Workload {
   // Ends the run: in processes that train together with this one, Step()
   // returns kEnd from now on.
   virtual void Stop() {}
+
+  // Lets a long evaluation within Step() end early, without scores, once
+  // `should_stop` returns true. The learner ends then.
+  virtual void SetShouldStop(std::function<bool()> /*should_stop*/) {}
 
   // Describes briefly what Step() waits for: "replay: 812 of 1000 items".
   virtual std::string WaitReason() const = 0;

@@ -140,11 +140,14 @@ std::vector<std::pair<std::string, double>> ResNetWorkload::Evaluate() {
                                                  "weight"};
   std::array<double, kNames.size()> sums = {};
   evaluation_images_->set_position(0);
-  for (int64_t i = 0; i < evaluation_images_->num_batches();) {
+  const int64_t num_batches = evaluation_images_->num_batches();
+  for (int64_t i = 0; i < num_batches;) {
+    // no further images end the evaluation of all processes
+    if (should_stop_()) evaluation_images_->set_position(num_batches);
     // the processes agree on the result
     const NextResult result =
         evaluation_step_->Run(Clock::Real().Now() + kPatience);
-    if (result == NextResult::kEnd) break;
+    if (result == NextResult::kEnd) return {};
     if (result == NextResult::kTimeout) continue;
     ++i;
     for (size_t k = 0; k < kNames.size(); ++k) {

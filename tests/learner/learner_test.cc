@@ -77,6 +77,9 @@ class SumWorkload : public Workload {
   }
 
   void Stop() override { ++num_stops; }
+  void SetShouldStop(std::function<bool()> stop) override {
+    should_stop = std::move(stop);
+  }
 
   double Sum() { return ToDoubles(variables().Get("sum").view())[0]; }
 
@@ -85,6 +88,7 @@ class SumWorkload : public Workload {
   int bad_batch = -1;
   double steps_per_epoch = 8.0;
   int num_stops = 0;
+  std::function<bool()> should_stop;
 
  private:
   FakeClock& clock_;
@@ -208,6 +212,7 @@ TEST_F(LearnerTest, EndsWithItsInputAndWhenAsked) {
                   &clock);
   EXPECT_EQ(stopped.Run(), EndReason::kStopped);
   EXPECT_EQ(stopped.step(), 6);
+  EXPECT_TRUE(again.should_stop());
 }
 
 TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {

@@ -173,6 +173,24 @@ TEST(ImageEvaluationTest, ComesEveryIntervalAndChangesNothing) {
   EXPECT_EQ(ValuesOf(with.variables()), ValuesOf(without.variables()));
 }
 
+// Would catch a run that is killed because a long evaluation does not end.
+TEST(ImageEvaluationTest, EndsEarlyWhereTheRunStops) {
+  models::resnet::ResNetConfig config = Config();
+  config.evaluation_interval_steps = 1;
+  for (const int replicas : {1, 2}) {
+    ResNetWorkload workload = Make(config, Images(), replicas);
+    int num_calls = 0;
+    workload.SetShouldStop([&] { return ++num_calls >= 2; });
+    Train(workload, 1);
+    EXPECT_EQ(num_calls, 2);
+    EXPECT_EQ(workload.Scalars().size(), 2U);
+    // a step may follow before the last checkpoint
+    workload.SetShouldStop([] { return false; });
+    Train(workload, 1);
+    EXPECT_EQ(Evaluated(workload).at("evaluation_images"), kEvaluation);
+  }
+}
+
 TEST(ImageEvaluationTest, RunWithoutImagesToEvaluateOnHasNone) {
   data::ImageInput images = Images();
   images.open = [](data::Split split) -> std::shared_ptr<data::ImageSource> {
