@@ -83,6 +83,7 @@ std::vector<std::pair<std::string, double>> ImageScores::Score(
       labels[k] = labels_[(static_cast<size_t>(i) + k) % labels_.size()];
     }
     const std::vector<uint8_t> rgb = generate(i, labels);
+    if (rgb.empty()) return {};
     if (extractor_) extractor_->Extract(rgb, options_.side, &features);
   }
   if (!extractor_) return {};

@@ -37,13 +37,14 @@ class ImageScores {
               const Options& options);
 
   // Makes images [n, side, side, 3] u8 of the classes `labels`, [n]; `first` is
-  // the number of the first image.
+  // the number of the first image. Returns none to end the evaluation.
   using Generate = std::function<std::vector<uint8_t>(
       int64_t first, std::span<const int32_t> labels)>;
   // Calls `generate` for the classes of the source's images, at most
   // `batch_size` at a time. Returns evaluation_fid, evaluation_inception_score
-  // and evaluation_images. Leaves out damaged images. Throws IoError if fewer
-  // than two of the source's images can be read, or the system cannot read one.
+  // and evaluation_images; nothing if `generate` ends it. Leaves out damaged
+  // images. Throws IoError if fewer than two of the source's images can be
+  // read, or the system cannot read one.
   std::vector<std::pair<std::string, double>> Score(int64_t batch_size,
                                                     const Generate& generate);
 

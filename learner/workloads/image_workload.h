@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/replicator/replicator.h"
@@ -38,6 +40,9 @@ class ImageWorkload : public Workload {
     return replicator_->variables();
   }
   void Stop() override { replicator_->Stop(); }
+  void SetShouldStop(std::function<bool()> should_stop) override {
+    should_stop_ = std::move(should_stop);
+  }
   // The number of batches taken.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
@@ -61,6 +66,7 @@ class ImageWorkload : public Workload {
   // Sends the run's position to processes that lack it; called by every Step().
   // Returns kOk once that is done.
   NextResult AlignInputs(Clock::TimePoint deadline);
+  bool should_stop() const { return should_stop_(); }
   // Number of batches that the run has taken.
   int64_t num_batches() const;
 
@@ -101,6 +107,7 @@ class ImageWorkload : public Workload {
   std::unique_ptr<replicator::Input> place_input_;
   std::unique_ptr<replicator::Step> place_step_;
   bool is_aligned_ = false;
+  std::function<bool()> should_stop_ = [] { return false; };
   Batches batches_{this};
 };
 

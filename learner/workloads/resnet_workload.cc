@@ -143,7 +143,7 @@ std::vector<std::pair<std::string, double>> ResNetWorkload::Evaluate() {
   const int64_t num_batches = evaluation_images_->num_batches();
   for (int64_t i = 0; i < num_batches;) {
     // no further images end the evaluation of all processes
-    if (should_stop_()) evaluation_images_->set_position(num_batches);
+    if (should_stop()) evaluation_images_->set_position(num_batches);
     // the processes agree on the result
     const NextResult result =
         evaluation_step_->Run(Clock::Real().Now() + kPatience);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,9 +26,6 @@ class ResNetWorkload : public ImageWorkload {
                  const data::ImageInput& images = {});
 
   NextResult Step(Clock::TimePoint deadline) override;
-  void SetShouldStop(std::function<bool()> should_stop) override {
-    should_stop_ = std::move(should_stop);
-  }
   int64_t NumNewSteps() const override { return step_->num_steps(); }
   // loss and accuracy of the batch, and the scores of the last evaluation.
   std::vector<std::pair<std::string, double>> Scalars() const override;
@@ -57,7 +53,6 @@ class ResNetWorkload : public ImageWorkload {
   std::unique_ptr<replicator::Input> evaluation_input_;
   std::unique_ptr<replicator::Step> evaluation_step_;
   data::ImagePipeline* evaluation_images_ = nullptr;
-  std::function<bool()> should_stop_ = [] { return false; };
   std::vector<std::pair<std::string, double>> evaluation_;
 };
 

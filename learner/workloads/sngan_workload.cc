@@ -36,7 +36,8 @@ void FillNormal(uint64_t seed, const std::string& stream, std::span<float> z) {
 // [size, latent_size] and the labels [size].
 class LatentInput : public replicator::InputPipeline {
  public:
-  using Fill = std::function<void(std::span<float>, std::span<int32_t>)>;
+  // Returns false at the end.
+  using Fill = std::function<bool(std::span<float>, std::span<int32_t>)>;
 
   LatentInput(int64_t size, int64_t latent_size, int64_t num_classes, Fill fill)
       : fill_(std::move(fill)),
@@ -53,8 +54,9 @@ class LatentInput : public replicator::InputPipeline {
   }
   NextResult Next(Clock::TimePoint /*deadline*/,
                   std::span<const MutableTensorView> batch) override {
-    fill_(batch[0].Span<float>(), batch[1].Span<int32_t>());
-    return NextResult::kOk;
+    return fill_(batch[0].Span<float>(), batch[1].Span<int32_t>())
+               ? NextResult::kOk
+               : NextResult::kEnd;
   }
 
  private:
@@ -109,7 +111,7 @@ std::unique_ptr<replicator::Step> SnganWorkload::BuildUpdate(
 
 SnganWorkload::Sampler SnganWorkload::BuildSampler(
     const models::sngan::SnganConfig& config, int64_t size,
-    std::function<void(std::span<float>, std::span<int32_t>)> fill) {
+    std::function<bool(std::span<float>, std::span<int32_t>)> fill) {
   Sampler sampler;
   sampler.input = replicator().MakeInput(
       [&](const replicator::InputContext&) {
@@ -158,6 +160,7 @@ void SnganWorkload::BuildGrid(const models::sngan::SnganConfig& config,
                      z.subspan(i * latent_size, latent_size));
           label[i] = static_cast<int32_t>(i / kSampleColumns);
         }
+        return true;
       });
 }
 
@@ -197,20 +200,25 @@ void SnganWorkload::BuildEvaluation(const models::sngan::SnganConfig& config,
                                  first_evaluated_ + static_cast<int64_t>(i)),
                      z.subspan(i * latent_size, latent_size));
         }
+        return !evaluation_labels_.empty();
       });
 }
 
 std::vector<std::pair<std::string, double>> SnganWorkload::Evaluate() {
   if (!scores_) return {};
-  evaluation_scalars_ = scores_->Score(
+  auto scores = scores_->Score(
       kEvaluationBatch, [&](int64_t first, std::span<const int32_t> labels) {
         first_evaluated_ = first;
         evaluation_labels_.assign(labels.begin(), labels.end());
+        // the end of its input ends the evaluation of all processes
+        if (should_stop()) evaluation_labels_.clear();
         std::vector<uint8_t> rgb = evaluation_.Run();
+        if (rgb.empty()) return rgb;
         rgb.resize(labels.size() * static_cast<size_t>(side_ * side_ * 3));
         return rgb;
       });
-  return evaluation_scalars_;
+  if (!scores.empty()) evaluation_scalars_ = scores;
+  return scores;
 }
 
 void SnganWorkload::DrawGrid() {

@@ -35,8 +35,8 @@ class SnganWorkload : public ImageWorkload {
   // process, and the results of the last evaluation.
   std::vector<std::pair<std::string, double>> Scalars() const override;
   // evaluation_fid, evaluation_inception_score and evaluation_images, the
-  // number of generated images; empty without evaluation_features, and in
-  // processes after the first.
+  // number of generated images; empty without evaluation_features, in processes
+  // after the first, and for an evaluation that was stopped.
   std::vector<std::pair<std::string, double>> Evaluate() override;
   // Also "samples": a grid of generated images.
   std::vector<Picture> TakePictures() override;
@@ -58,14 +58,15 @@ class SnganWorkload : public ImageWorkload {
     std::unique_ptr<replicator::Input> input;
     std::unique_ptr<replicator::Step> step;
 
-    // Returns u8 [size, side, side, 3]; nothing at the end of the training.
+    // Returns u8 [size, side, side, 3]; nothing without more latent vectors and
+    // at the end of the training.
     std::vector<uint8_t> Run() const;
   };
   // `fill` sets z [size, latent_size] and the labels [size], the same on all
-  // replicas.
+  // replicas; false: there are no more.
   Sampler BuildSampler(
       const models::sngan::SnganConfig& config, int64_t size,
-      std::function<void(std::span<float>, std::span<int32_t>)> fill);
+      std::function<bool(std::span<float>, std::span<int32_t>)> fill);
   void BuildGrid(const models::sngan::SnganConfig& config, uint64_t seed);
   void BuildEvaluation(const models::sngan::SnganConfig& config, uint64_t seed,
                        const data::ImageInput& images);
@@ -91,7 +92,8 @@ class SnganWorkload : public ImageWorkload {
   // none without evaluation_features
   std::optional<ImageScores> scores_;
   Sampler evaluation_;
-  // number and classes of the images that evaluation_ makes next
+  // number and classes of the images that evaluation_ makes next; none if the
+  // evaluation stops
   int64_t first_evaluated_ = 0;
   std::vector<int32_t> evaluation_labels_;
   std::vector<std::pair<std::string, double>> evaluation_scalars_;

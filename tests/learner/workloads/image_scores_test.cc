@@ -336,7 +336,8 @@ TEST_F(ImageScoresTest, WithoutAnExtractorOnlyGenerates) {
                   .Score(7,
                          [&](int64_t, std::span<const int32_t> labels) {
                            count += static_cast<int64_t>(labels.size());
-                           return std::vector<uint8_t>();
+                           return std::vector<uint8_t>(labels.size() * 8 * 8 *
+                                                       3);
                          })
                   .empty());
   EXPECT_EQ(count, 30);
@@ -374,6 +375,11 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
     }
     std::map<std::string, double> scalars;
     for (const auto& [name, value] : workload.Scalars()) scalars[name] = value;
+    // a run that stops gives up its evaluation
+    int num_calls = 0;
+    workload.SetShouldStop([&] { return ++num_calls >= 2; });
+    EXPECT_TRUE(workload.Evaluate().empty());
+    EXPECT_EQ(num_calls, 2);
     EXPECT_GT(scalars.at("evaluation_fid"), 0.0);
     EXPECT_EQ(scalars.at("evaluation_images"), 70.0);
     if (replicas == 2) {
