@@ -50,7 +50,7 @@ class Workload {
 
   // Lets a long evaluation within Step() end early, without scores, once
   // `should_stop` returns true. The learner ends then.
-  virtual void SetShouldStop(std::function<bool()> /*should_stop*/) {}
+  virtual void SetShouldStop(const std::function<bool()>& /*should_stop*/) {}
 
   // Describes briefly what Step() waits for: "replay: 812 of 1000 items".
   virtual std::string WaitReason() const = 0;

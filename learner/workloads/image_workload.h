@@ -40,8 +40,8 @@ class ImageWorkload : public Workload {
     return replicator_->variables();
   }
   void Stop() override { replicator_->Stop(); }
-  void SetShouldStop(std::function<bool()> should_stop) override {
-    should_stop_ = std::move(should_stop);
+  void SetShouldStop(const std::function<bool()>& should_stop) override {
+    should_stop_ = should_stop;
   }
   // The number of batches taken.
   std::map<std::string, std::string> State() const override;

@@ -77,8 +77,8 @@ class SumWorkload : public Workload {
   }
 
   void Stop() override { ++num_stops; }
-  void SetShouldStop(std::function<bool()> stop) override {
-    should_stop = std::move(stop);
+  void SetShouldStop(const std::function<bool()>& stop) override {
+    should_stop = stop;
   }
 
   double Sum() { return ToDoubles(variables().Get("sum").view())[0]; }
