@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/base/error.h"
@@ -20,7 +21,7 @@ int StepsPerAction(const Physics& physics, double control_timestep_s) {
   if (control_timestep_s == 0.0) return 1;
   constexpr double kTolerance = 1e-8;
   const double ratio = control_timestep_s / physics.timestep_s();
-  if (!(ratio >= 1.0 - kTolerance) ||
+  if (!(ratio >= 1.0 - kTolerance) || ratio > std::numeric_limits<int>::max() ||
       std::abs(ratio - std::round(ratio)) > kTolerance) {
     throw InvalidArgument(fmt::format(
         "{}: control timestep {} s must be a whole multiple of the physics "

@@ -14,18 +14,6 @@
 namespace replicant::env {
 namespace {
 
-// By default MuJoCo prints its warnings and writes them to a file in the
-// current folder. This callback, a global of MuJoCo, sends them to the debug
-// log instead; Physics::Step() reports an invalid simulation.
-void LogWarnings() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    mju_user_warning = [](const char* text) {
-      spdlog::debug("mujoco: {}", text);
-    };
-  });
-}
-
 // MuJoCo's error text as one line.
 std::string OneLine(std::string_view text) {
   std::string line;
@@ -34,10 +22,26 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
+// Callbacks that are globals of MuJoCo. By default MuJoCo writes its warnings
+// and errors to a file in the current folder, and an error ends the process.
+// Warnings go to the debug log instead: Physics::Step() reports an invalid
+// simulation. Errors, as of an arena that is too small, are thrown.
+void InstallCallbacks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    mju_user_warning = [](const char* text) {
+      spdlog::debug("mujoco: {}", text);
+    };
+    mju_user_error = [](const char* text) {
+      throw Error(fmt::format("MuJoCo: {}", OneLine(text)));
+    };
+  });
+}
+
 }  // namespace
 
 MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
-  LogWarnings();
+  InstallCallbacks();
   if (!std::filesystem::is_regular_file(path)) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
@@ -52,7 +56,7 @@ MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
 }
 
 MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path) {
-  LogWarnings();
+  InstallCallbacks();
   MjModelPtr model(mj_compile(&spec, /*vfs=*/nullptr));
   if (model == nullptr) {
     throw IoError(fmt::format("MJCF: {}: {}", path.string(),
@@ -68,7 +72,7 @@ MjModelPtr CopyModel(const mjModel& model) {
 }
 
 MjDataPtr MakeData(const mjModel& model) {
-  LogWarnings();
+  InstallCallbacks();
   MjDataPtr data(mj_makeData(&model));
   REPLICANT_CHECK(data != nullptr, "mj_makeData");
   return data;

@@ -34,6 +34,8 @@ VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
                          double frames_per_second,
                          std::chrono::milliseconds patience)
     : file_(std::move(file)),
+      height_(height),
+      width_(width),
       patience_(patience),
       frame_bytes_(0),
       messages_("replicant-video") {

@@ -28,6 +28,9 @@ class VideoWriter {
   VideoWriter(const VideoWriter&) = delete;
   VideoWriter& operator=(const VideoWriter&) = delete;
 
+  int height() const { return height_; }
+  int width() const { return width_; }
+
   // Adds a frame: uint8 [height, width, 3], row 0 on top. Throws IoError with
   // ffmpeg's message if ffmpeg has failed, InvalidArgument for a wrong size.
   void Write(std::span<const uint8_t> rgb);
@@ -43,6 +46,7 @@ class VideoWriter {
   [[noreturn]] void GiveUp(const char* what);
 
   std::filesystem::path file_;
+  const int height_, width_;
   const std::chrono::milliseconds patience_;
   size_t frame_bytes_;
   // ffmpeg's stderr

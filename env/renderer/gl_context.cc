@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
@@ -295,9 +296,19 @@ std::unique_ptr<GlContext> GlContext::Make(GlPlatform platform,
                                            int egl_device) {
   Chosen& chosen = ChosenPlatform();
   const MutexLock lock(chosen.mutex);
+  setenv("LP_NUM_THREADS", "0", /*overwrite=*/0);
+  if (platform == GlPlatform::kAuto && !chosen.platform && HasGpu()) {
+    // a container may have the GPU and not its OpenGL
+    try {
+      auto context = MakeOn(GlPlatform::kEglDevice, egl_device);
+      chosen.platform = GlPlatform::kEglDevice;
+      return context;
+    } catch (const DeviceError& e) {
+      spdlog::warn("{}; OpenGL draws on the processor, by OSMesa", e.what());
+    }
+  }
   if (platform == GlPlatform::kAuto) {
-    platform = chosen.platform.value_or(HasGpu() ? GlPlatform::kEglDevice
-                                                 : GlPlatform::kOsMesa);
+    platform = chosen.platform.value_or(GlPlatform::kOsMesa);
   }
   if (chosen.platform.has_value() && *chosen.platform != platform) {
     throw DeviceError(fmt::format(
@@ -305,7 +316,6 @@ std::unique_ptr<GlContext> GlContext::Make(GlPlatform platform,
         "renderers of a process share one platform",
         ToString(platform), ToString(*chosen.platform)));
   }
-  setenv("LP_NUM_THREADS", "0", /*overwrite=*/0);
   auto context = MakeOn(platform, egl_device);
   chosen.platform = platform;
   return context;

@@ -1,12 +1,14 @@
 #include "env/tasks/dog.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
 #include <string>
 
-#include "core/base/check.h"
+#include "core/base/error.h"
 #include "env/model_edit.h"
 #include "env/randomizers.h"
 #include "env/rewards.h"
@@ -28,7 +30,12 @@ class Stand : public Task {
  public:
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     const mjModel& model = physics.model();
-    REPLICANT_CHECK_EQ(model.nu, model.na);
+    if (model.nu != model.na) {
+      throw InvalidArgument(fmt::format(
+          "{}: the model has {} actuators and {} activations, want one "
+          "activation for each actuator",
+          physics.name(), model.nu, model.na));
+    }
     skull_ = physics.BodyId("skull");
     torso_ = physics.BodyId("torso");
     pelvis_ = physics.BodyId("pelvis");

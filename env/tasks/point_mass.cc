@@ -1,9 +1,12 @@
 #include "env/tasks/point_mass.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "env/randomizers.h"
 #include "env/rewards.h"
 
@@ -12,6 +15,8 @@ namespace {
 
 // Two directions with a larger cosine between them are drawn again.
 constexpr double kMaxCosine = 0.9;
+// Of two tendons, each with both joints.
+constexpr int kNumGains = 4;
 
 class PointMass : public Task {
  public:
@@ -21,6 +26,12 @@ class PointMass : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     mass_ = physics.GeomId("pointmass");
     target_ = physics.GeomId("target");
+    if (has_random_gains_ && physics.model().nwrap != kNumGains) {
+      throw InvalidArgument(fmt::format(
+          "{}: the model has {} joints in its tendons, want two tendons of two "
+          "joints each, whose gains are drawn",
+          physics.name(), physics.model().nwrap));
+    }
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {

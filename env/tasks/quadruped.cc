@@ -1,5 +1,7 @@
 #include "env/tasks/quadruped.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -164,6 +166,15 @@ class Move : public Quadruped {
 class Escape : public Quadruped {
  public:
   void Bind(Physics& physics, RandomStream& random) override {
+    const mjModel& model = physics.model();
+    if (model.nhfield == 0 || model.hfield_nrow[0] < 2 ||
+        model.hfield_nrow[0] != model.hfield_ncol[0] ||
+        model.hfield_size[0] < kBumpScale) {
+      throw InvalidArgument(fmt::format(
+          "{}: the terrain wants a square height field with a half side of at "
+          "least {} m as the model's first",
+          physics.name(), kBumpScale));
+    }
     Quadruped::Bind(physics, random);
     rangefinders_ =
         SensorsOfTypes(physics.model(), mjSENS_RANGEFINDER, mjSENS_RANGEFINDER);

@@ -226,6 +226,11 @@ TEST_F(ControlEnvironmentTest, TimestepsThatDoNotFitAreRefused) {
             }),
             "small-push: control timestep 0.015 s must be a whole multiple of "
             "the physics timestep 0.01 s");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              Make({.time_limit_s = 1.0, .control_timestep_s = kInfinity});
+            }),
+            "small-push: control timestep inf s must be a whole multiple of "
+            "the physics timestep 0.01 s");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Make({.time_limit_s = 0.0}); }),
             "small-push: time limit must be > 0 s, got 0");
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::env {
 namespace {
@@ -32,6 +33,22 @@ TEST(MujocoTest, LoadsAModelWithItsData) {
   mj_step(copy.get(), data.get());
   EXPECT_EQ(model->nq, 7);
   EXPECT_LT(data->qvel[2], 0.0);
+}
+
+TEST(MujocoTest, AnErrorIsThrown) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "ball.xml";
+  // an arena in which the contacts of a step do not fit
+  AtomicWriteFile(path,
+                  "<mujoco><size memory='4K'/><worldbody>"
+                  "<body><freejoint/><geom size='.1'/></body>"
+                  "<body><freejoint/><geom size='.1'/></body>"
+                  "</worldbody></mujoco>");
+  const MjModelPtr model = CompileModel(*ParseMjcf(path), path);
+  const MjDataPtr data = MakeData(*model);
+  EXPECT_THAT(replicant::testing::MessageOf<Error>(
+                  [&] { mj_step(model.get(), data.get()); }),
+              ::testing::StartsWith("MuJoCo: "));
 }
 
 TEST(MujocoTest, AMissingFileIsNamed) {

@@ -1,6 +1,9 @@
 #include "env/task_registry.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "core/base/error.h"
 #include "env/tasks/suite.h"
@@ -54,6 +57,51 @@ TEST(TaskRegistryTest, ATaskOnAModelWithoutItsPartsSaysWhatIsMissing) {
                               {.mjcf = small.model});
             }),
             "pendulum-swingup: no body named 'pole' in the model");
+}
+
+// What a task of the suite says of a model of the user's own.
+std::string MessageOfBinding(const char* task, const std::string& model) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "own.xml";
+  AtomicWriteFile(path, model);
+  const TaskRegistry registry(SuiteTasks());
+  return MessageOf<InvalidArgument>(
+      [&] { MakeEnvironment(registry.Find(task), {.mjcf = path}); });
+}
+
+TEST(TaskRegistryTest, AModelWithoutTheTendonsOfItsGainsIsRefused) {
+  EXPECT_EQ(MessageOfBinding("point_mass-hard",
+                             "<mujoco><worldbody><body><joint type='slide'/>"
+                             "<geom name='pointmass' size='.1'/></body>"
+                             "<geom name='target' size='.1'/></worldbody>"
+                             "</mujoco>"),
+            "point_mass-hard: the model has 0 joints in its tendons, want two "
+            "tendons of two joints each, whose gains are drawn");
+}
+
+TEST(TaskRegistryTest, ADogWhoseMotorsHaveNoStateIsRefused) {
+  EXPECT_EQ(MessageOfBinding(
+                "dog-fetch",
+                "<mujoco><option timestep='0.005'/><worldbody>"
+                "<geom name='floor' type='plane' size='1 1 .1'/>"
+                "<body><joint name='hip' type='hinge'/><geom size='.1'/></body>"
+                "</worldbody><actuator><motor joint='hip'/></actuator>"
+                "</mujoco>"),
+            "dog-fetch: the model has 1 actuators and 0 activations, want one "
+            "activation for each actuator");
+}
+
+TEST(TaskRegistryTest, AnEscapeWithoutATerrainIsRefused) {
+  std::string world =
+      "<geom name='floor' type='plane' size='1 1 .1'/>"
+      "<body name='ball'><geom size='.1'/></body><site name='target'/>";
+  for (const char* wall : {"wall_px", "wall_py", "wall_nx", "wall_ny"}) {
+    world += fmt::format("<geom name='{}' size='.1'/>", wall);
+  }
+  EXPECT_EQ(MessageOfBinding("quadruped-escape", "<mujoco><worldbody>" + world +
+                                                     "</worldbody></mujoco>"),
+            "quadruped-escape: the terrain wants a square height field with a "
+            "half side of at least 2 m as the model's first");
 }
 
 }  // namespace
