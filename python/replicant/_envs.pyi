@@ -64,9 +64,7 @@ class Physics:
     def set_joint_velocity(self, name: str, velocity: NDArray[numpy.float64]) -> None: ...
 
 
-class TaskDefinition:
-    @property
-    def name(self) -> str: ...
+class TaskDefinition: ...
 
 
 def define_task(

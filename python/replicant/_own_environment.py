@@ -81,10 +81,11 @@ class Adapter:
             raise ConfigError(f"make_env: actions {action} have no bounds; an agent needs numbers "
                               "between two bounds")
         for name, part in spaces.items():
-            if not hasattr(part, "shape") or not np.issubdtype(part.dtype, np.number) or (
+            # a space of spaces has no shape, or None
+            if getattr(part, "shape", None) is None or not np.issubdtype(part.dtype, np.number) or (
                     part.dtype == np.uint8 and len(part.shape) > 1):
                 raise ConfigError(f"make_env: the observation {name} is {part}; allowed: arrays of "
-                                  "numbers, no pictures")
+                                  "numbers, no pictures and no spaces within spaces")
         self._names = list(spaces) if self._is_dict() else None
         self._shape = tuple(action.shape)
         self._dtype = action.dtype

@@ -19,7 +19,7 @@ namespace {
 
 env::TaskRegistry RegistryOf(const EnvironmentBatchOptions& options) {
   env::TaskRegistry registry(env::SuiteTasks());
-  if (options.own_task) registry.Add(*options.own_task);
+  if (options.own_task) registry.Add(options.own_task->definition);
   return registry;
 }
 
@@ -47,7 +47,7 @@ EnvironmentBatch::EnvironmentBatch(EnvironmentBatchOptions options,
       process_(getpid()),
       registry_(RegistryOf(options_)) {
   MakeEnvironments(seeds);
-  if (options_.is_flat) {
+  if (options_.is_flat && environments_->observation_spec().state_size() > 0) {
     arrays_.push_back(
         {.name = "state",
          .shape = Shape({environments_->observation_spec().state_size()})});
@@ -61,13 +61,13 @@ EnvironmentBatch::EnvironmentBatch(EnvironmentBatchOptions options,
   if (arrays_.empty()) {
     throw InvalidArgument(
         fmt::format("{}: the observation would be empty; hint: state=True or "
-                    "pixels=(height, "
-                    "width)",
+                    "pixels=(height, width), or arrays of the task's",
                     options_.task.name));
   }
   all_ids_.resize(static_cast<size_t>(size()));
   std::iota(all_ids_.begin(), all_ids_.end(), 0);
   steps_.resize(all_ids_.size());
+  is_last_in_staging_.resize(all_ids_.size());
 }
 
 EnvironmentBatch::~EnvironmentBatch() {
@@ -231,6 +231,12 @@ void EnvironmentBatch::FillResults(ResultArrays& arrays,
   }
 }
 
+void EnvironmentBatch::SetNow(ResultArrays& arrays) {
+  now_ = &arrays;
+  is_last_in_staging_.assign(all_ids_.size(), false);
+  FillResults(arrays, all_ids_);
+}
+
 void EnvironmentBatch::CopyRow(const ResultArrays& from, int from_row,
                                ResultArrays& to, int to_row) const {
   const auto copy = [&](auto source, auto target) {
@@ -271,12 +277,12 @@ std::span<const double> EnvironmentBatch::CheckActions(const Actions& actions,
 
 void EnvironmentBatch::ResetAll() {
   CheckProcess();
-  now_ = &TakeArrays();
+  ResultArrays& arrays = TakeArrays();
   {
     GilRelease release;
-    environments_->Reset(BufferOf(*now_));
+    environments_->Reset(BufferOf(arrays));
   }
-  FillResults(*now_, all_ids_);
+  SetNow(arrays);
 }
 
 nb::object EnvironmentBatch::Reset(
@@ -301,14 +307,16 @@ nb::object EnvironmentBatch::Reset(
   }
   ResultArrays& old = *now_;
   ResultArrays& arrays = TakeArrays(&old);
-  for (const int id : all_ids_) CopyRow(old, id, arrays, id);
+  for (const int id : all_ids_) {
+    const bool is_staged = is_last_in_staging_[static_cast<size_t>(id)];
+    CopyRow(is_staged ? *staging_ : old, id, arrays, id);
+  }
   {
     GilRelease release;
     environments_->SendReset(ids, BufferOf(arrays));
     environments_->Receive(ids);
   }
-  now_ = &arrays;
-  FillResults(arrays, all_ids_);
+  SetNow(arrays);
   return ObservationOf(arrays);
 }
 
@@ -331,8 +339,7 @@ void EnvironmentBatch::Advance(const Actions& actions) {
     GilRelease release;
     environments_->Step(elements, BufferOf(arrays));
   }
-  now_ = &arrays;
-  FillResults(arrays, all_ids_);
+  SetNow(arrays);
 }
 
 nb::dict EnvironmentBatch::StartEpisodes() {
@@ -402,9 +409,11 @@ nb::tuple EnvironmentBatch::Receive(int count) {
     GilRelease release;
     environments_->Receive(ids);
   }
-  ResultArrays& arrays = TakeArrays();
+  ResultArrays& arrays = TakeArrays(now_);
   for (int row = 0; row < count; ++row) {
+    const auto id = static_cast<size_t>(ids[static_cast<size_t>(row)]);
     CopyRow(*staging_, ids[static_cast<size_t>(row)], arrays, row);
+    is_last_in_staging_[id] = true;
   }
   FillResults(arrays, ids);
   const nb::slice rows{nb::none(), nb::int_(count), nb::none()};

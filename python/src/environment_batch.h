@@ -13,6 +13,7 @@
 #include "env/camera.h"
 #include "env/task_config.h"
 #include "env/vector_environment.h"
+#include "python/src/python_task.h"
 
 namespace replicant::python {
 
@@ -27,7 +28,7 @@ enum class AutoresetMode {
 struct EnvironmentBatchOptions {
   env::TaskConfig task;
   // Added to the Control Suite's tasks; its name is task.name.
-  std::optional<env::TaskDefinition> own_task;
+  std::optional<PythonTaskDefinition> own_task;
   int64_t num_environments = 1;
   // Index of environment 0, which with the seed selects its random streams.
   int64_t first_index = 0;
@@ -92,6 +93,10 @@ class EnvironmentBatch {
   // Draws environment `id`, uint8 [height, width, 3].
   nanobind::object Render(int id, const env::CameraOptions& camera);
 
+  // The functions of a task written in Python; null: none.
+  TaskFunctions* task_functions() const {
+    return options_.own_task ? options_.own_task->functions.get() : nullptr;
+  }
   int size() const { return environments_->size(); }
   int num_under_way() const { return environments_->num_under_way(); }
   const env::ActionSpec& action_spec() const {
@@ -134,6 +139,8 @@ class EnvironmentBatch {
   nanobind::object ObservationOf(const ResultArrays& arrays) const;
   // Fills rewards, flags and step types from steps_ for rows [0, count).
   void FillResults(ResultArrays& arrays, const std::vector<int>& ids);
+  // Makes `arrays` the results of all environments, of a call that has ended.
+  void SetNow(ResultArrays& arrays);
   void CopyRow(const ResultArrays& from, int from_row, ResultArrays& to,
                int to_row) const;
   // Steps and resets all environments into arrays_now_.
@@ -158,6 +165,8 @@ class EnvironmentBatch {
   std::vector<std::unique_ptr<ResultArrays>> pool_;
   ResultArrays* now_ = nullptr;            // of the last synchronous call
   std::unique_ptr<ResultArrays> staging_;  // where sent environments write
+  // whether an environment's last observation is in staging_, not in now_
+  std::vector<bool> is_last_in_staging_;
   // cameras by environment for Render(), of the options beside them
   std::vector<std::unique_ptr<env::Camera>> cameras_;
   std::string camera_key_;

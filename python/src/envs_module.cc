@@ -1,4 +1,5 @@
 // replicant._envs: what python/replicant/envs builds its faces from.
+#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -167,8 +168,7 @@ void BindPhysics(nb::module_& module) {
 }
 
 void BindTask(nb::module_& module) {
-  nb::class_<env::TaskDefinition>(module, "TaskDefinition")
-      .def_ro("name", &env::TaskDefinition::name);
+  nb::class_<PythonTaskDefinition>(module, "TaskDefinition");
   module.def(
       "define_task",
       [](const std::string& name, const std::string& mjcf, nb::object reward,
@@ -217,6 +217,36 @@ nb::list ArraysOf(const EnvironmentBatch& batch) {
   return arrays;
 }
 
+// What Python's garbage collector asks: a task's functions often refer to an
+// object that owns the environments.
+int VisitBatch(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const auto* batch = nb::inst_ptr<EnvironmentBatch>(self);
+  if (TaskFunctions* functions = batch->task_functions()) {
+    Py_VISIT(functions->reward.ptr());
+    Py_VISIT(functions->observation.ptr());
+    Py_VISIT(functions->termination.ptr());
+    Py_VISIT(functions->initialize.ptr());
+  }
+  return 0;
+}
+
+int ClearBatch(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  const auto* batch = nb::inst_ptr<EnvironmentBatch>(self);
+  if (TaskFunctions* functions = batch->task_functions()) {
+    *functions = {nb::none(), nb::none(), nb::none(), nb::none()};
+  }
+  return 0;
+}
+
+PyType_Slot batch_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(VisitBatch)},
+    {Py_tp_clear, reinterpret_cast<void*>(ClearBatch)},
+    {0, nullptr},
+};
+
 void BindBatch(nb::module_& module) {
   nb::class_<env::TaskConfig>(module, "TaskConfig")
       .def(nb::init<>())
@@ -237,11 +267,12 @@ void BindBatch(nb::module_& module) {
              c.pixels.frame_stack = frame_stack;
            });
 
-  nb::class_<EnvironmentBatch>(module, "EnvironmentBatch")
+  nb::class_<EnvironmentBatch>(module, "EnvironmentBatch",
+                               nb::type_slots(batch_slots))
       .def(
           "__init__",
           [](EnvironmentBatch* self, const env::TaskConfig& task,
-             const std::optional<env::TaskDefinition>& own_task,
+             const std::optional<PythonTaskDefinition>& own_task,
              int64_t num_envs, int64_t first_index, int threads, bool has_state,
              bool is_flat, int autoreset,
              const EnvironmentBatch::Seeds& seeds) {
@@ -292,8 +323,7 @@ void BindBatch(nb::module_& module) {
 }
 
 void BindVideo(nb::module_& module) {
-  using Frame =
-      nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+  using Frame = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
   nb::class_<env::VideoWriter>(
       module, "VideoWriter",
       "Writes frames, uint8 [height, width, 3], into an MP4 by the program "
@@ -307,10 +337,22 @@ void BindVideo(nb::module_& module) {
           "file"_a, "height"_a, "width"_a, "frames_per_second"_a)
       .def(
           "write",
-          [](env::VideoWriter& writer, const Frame& frame) {
-            const std::span<const uint8_t> bytes(frame.data(), frame.size());
+          [](env::VideoWriter& writer, const nb::object& frame) {
+            const nb::module_ numpy = nb::module_::import_("numpy");
+            const nb::object array = numpy.attr("ascontiguousarray")(frame);
+            const nb::object dtype = array.attr("dtype");
+            const nb::object shape = array.attr("shape");
+            const nb::object wanted =
+                nb::make_tuple(writer.height(), writer.width(), 3);
+            if (!dtype.equal(numpy.attr("uint8")) || !shape.equal(wanted)) {
+              throw InvalidArgument(
+                  fmt::format("video: got a frame of {} {}, want uint8 {}",
+                              nb::str(dtype).c_str(), nb::str(shape).c_str(),
+                              nb::str(wanted).c_str()));
+            }
+            const auto bytes = nb::cast<Frame>(array, /*convert=*/false);
             GilRelease release;
-            writer.Write(bytes);
+            writer.Write({bytes.data(), bytes.size()});
           },
           "frame"_a)
       .def("finish", &env::VideoWriter::Finish, nb::call_guard<GilRelease>());

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <utility>
@@ -17,7 +18,7 @@ namespace nb = nanobind;
 namespace {
 
 // The functions, destroyed with the GIL whatever thread drops them.
-std::shared_ptr<const TaskFunctions> Share(TaskFunctions functions) {
+std::shared_ptr<TaskFunctions> Share(TaskFunctions functions) {
   return {new TaskFunctions(std::move(functions)), [](TaskFunctions* all) {
             nb::gil_scoped_acquire acquire;
             delete all;
@@ -98,11 +99,14 @@ class PythonTask : public env::Task {
     if (functions_->termination.is_none()) return std::nullopt;
     const nb::object discount = functions_->termination(view_);
     if (discount.is_none()) return std::nullopt;
-    const double number = Number(discount, "termination");
+    const auto text = nb::cast<std::string>(nb::str(discount));
+    // whether True is "over" or a discount of 1 is anybody's guess
+    const bool is_bool = text == "True" || text == "False";
+    const double number = is_bool ? -1.0 : Number(discount, "termination");
     if (number < 0.0 || number > 1.0) {
       throw InvalidArgument(fmt::format(
           "{}: termination() must return None or a discount in [0, 1], got {}",
-          name_, number));
+          name_, text));
     }
     return number;
   }
@@ -110,9 +114,13 @@ class PythonTask : public env::Task {
  private:
   double Number(const nb::object& value, const char* function) const {
     double number = 0.0;
-    if (nb::try_cast(nb::object(nb::float_(value)), number)) return number;
+    if (nb::try_cast(nb::object(nb::float_(value)), number) &&
+        std::isfinite(number)) {
+      return number;
+    }
     throw InvalidArgument(
-        fmt::format("{}: {}() must return a number", name_, function));
+        fmt::format("{}: {}() must return a finite number, got {}", name_,
+                    function, nb::cast<std::string>(nb::str(value))));
   }
 
   // Appends one array and its place in the layout: hash of the name, elements,
@@ -156,19 +164,21 @@ env::Physics& PhysicsView::get() const {
   return *physics_;
 }
 
-env::TaskDefinition DefinePythonTask(std::string name,
-                                     std::filesystem::path mjcf,
-                                     const env::ControlOptions& options,
-                                     TaskFunctions functions) {
-  const std::shared_ptr<const TaskFunctions> shared =
-      Share(std::move(functions));
-  return {.name = name,
-          .model = std::filesystem::absolute(mjcf),
-          .options = options,
-          .edit = {},
-          .make_task = [name, shared] {
-            return std::make_unique<PythonTask>(name, shared);
-          }};
+PythonTaskDefinition DefinePythonTask(std::string name,
+                                      std::filesystem::path mjcf,
+                                      const env::ControlOptions& options,
+                                      TaskFunctions functions) {
+  const std::shared_ptr<TaskFunctions> shared = Share(std::move(functions));
+  return {.definition = {.name = name,
+                         .model = std::filesystem::absolute(mjcf),
+                         .options = options,
+                         .edit = {},
+                         .make_task =
+                             [name, shared] {
+                               return std::make_unique<PythonTask>(name,
+                                                                   shared);
+                             }},
+          .functions = shared};
 }
 
 }  // namespace replicant::python

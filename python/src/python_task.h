@@ -44,10 +44,15 @@ struct TaskFunctions {
   nanobind::object initialize;
 };
 
-// A definition whose tasks call `functions` with the GIL, from any thread.
-env::TaskDefinition DefinePythonTask(std::string name,
-                                     std::filesystem::path mjcf,
-                                     const env::ControlOptions& options,
-                                     TaskFunctions functions);
+struct PythonTaskDefinition {
+  // its tasks call `functions` with the GIL, from any thread
+  env::TaskDefinition definition;
+  // for Python's garbage collector
+  std::shared_ptr<TaskFunctions> functions;
+};
+PythonTaskDefinition DefinePythonTask(std::string name,
+                                      std::filesystem::path mjcf,
+                                      const env::ControlOptions& options,
+                                      TaskFunctions functions);
 
 }  // namespace replicant::python

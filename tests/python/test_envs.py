@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import warnings
+import weakref
 
 import dm_env
 import gymnasium
@@ -177,12 +178,12 @@ def test_disabled_autoreset_wants_a_reset_by_mask():
 
 
 def test_names_of_arrays_are_dm_controls_and_views_of_one_memory():
-    env = envs.make_vec("reacher-easy", 3, flatten=False)
+    env = envs.make_vec("reacher-easy", 3, flatten=False, seed=1)
     assert list(env.single_observation_space) == ["position", "to_target", "velocity"]
     observation, _ = env.reset()
     assert observation in env.observation_space
     assert observation["position"].base is observation["velocity"].base
-    flat, _ = envs.make_vec("reacher-easy", 3).reset()
+    flat, _ = envs.make_vec("reacher-easy", 3, seed=1).reset()
     np.testing.assert_array_equal(np.concatenate(
         [observation[name] for name in ("position", "to_target", "velocity")], axis=1), flat)
 
@@ -214,6 +215,35 @@ def test_half_of_a_batch_steps_while_the_other_is_used():
         assert sorted(seen) == [0, 1, 2, 3]
     with pytest.raises(errors.InvalidArgument, match="1 environments requested, 0 are under way"):
         halves.recv(1)
+
+
+def test_a_reset_by_mask_keeps_what_was_received():
+    env = envs.make_vec("cartpole-balance", 3, seed=2)
+    env.reset()
+    env.send(np.ones((3, 1)), [0, 1, 2])
+    rows = {}
+    for _ in range(3):
+        observation, *_, info = env.recv(1)
+        rows[int(info["env_id"][0])] = observation[0].copy()
+        # its memory may be used again
+        del observation
+    after, _ = env.reset(options={"reset_mask": np.array([True, False, False])})
+    assert not np.array_equal(after[0], rows[0])
+    np.testing.assert_array_equal(after[1:], [rows[1], rows[2]])
+
+
+def test_copies_without_a_seed_differ():
+    first, second = (envs.make_vec("cartpole-balance").reset()[0] for _ in range(2))
+    assert not np.array_equal(first, second)
+    first, second = (envs.load("cartpole-balance").reset().observation for _ in range(2))
+    assert not np.array_equal(first["position"], second["position"])
+
+
+def test_a_seed_and_a_mask_exclude_each_other():
+    env = envs.make_vec("cartpole-balance", 2)
+    env.reset()
+    with pytest.raises(ValueError, match="a seed makes all environments anew"):
+        env.reset(seed=1, options={"reset_mask": np.array([True, False])})
 
 
 def test_actions_of_a_wrong_shape_or_not_finite_are_refused():
@@ -318,6 +348,57 @@ def test_errors_of_a_task_in_python_reach_the_caller():
         env = envs.make_vec(own_task(observation=lambda p: {"x": p.site_position("tp")}))
     with pytest.raises(errors.InvalidArgument, match=r"observation\(\) must return a dictionary"):
         envs.make_vec(own_task(observation=lambda p: p.qpos))
+
+
+@pytest.mark.parametrize("end", [True, np.False_, float("nan"), 2])
+def test_an_end_that_is_no_discount_is_refused(end):
+    env = envs.make_vec(own_task(termination=lambda physics: end))
+    env.reset()
+    with pytest.raises(errors.InvalidArgument, match=f"termination.*, got {end}"):
+        env.step(np.zeros((1, 1)))
+
+
+def test_a_reward_that_is_not_finite_is_refused():
+    env = envs.make_vec(own_task(reward=lambda physics: np.inf))
+    env.reset()
+    with pytest.raises(errors.InvalidArgument, match="a finite number, got inf"):
+        env.step(np.zeros((1, 1)))
+
+
+def test_a_task_without_observations_is_refused():
+    with pytest.raises(errors.InvalidArgument, match="the observation would be empty"):
+        envs.make_vec(own_task(observation=lambda physics: {}))
+
+
+def test_an_error_of_mujocos_reaches_the_caller():
+    # an arena in which the contacts of a step do not fit
+    ball = '<body><freejoint/><geom size="0.1"/></body>'
+    small = PENDULUM.replace("<option", '<size memory="4K"/><option').replace(
+        "<worldbody>", "<worldbody>" + ball + ball)
+    with pytest.raises(errors.Error, match="MuJoCo: .*stack"):
+        env = envs.make_vec(own_task(mjcf=small))
+        env.reset()
+        env.step(np.zeros((1, 1)))
+
+
+def test_an_object_whose_functions_are_its_environments_task_is_freed():
+    class Trainer:
+        def __init__(self):
+            self.env = envs.make_vec(own_task(reward=self.reward), 2, num_threads=2)
+
+        def reward(self, physics):
+            return 1.0
+
+    trainer = weakref.ref(Trainer())
+    gc.collect()
+    assert trainer() is None
+
+
+def test_a_closed_task_leaves_no_file():
+    env = envs.make_vec(own_task())
+    folder = env._batch._folder.name
+    env.close()
+    assert not os.path.exists(folder)
 
 
 def test_a_physics_does_not_outlive_its_environment():
@@ -437,6 +518,10 @@ def test_a_video_of_a_batch_is_written(tmp_path):
     for _ in range(5):
         env.step(np.zeros((2, 6)))
         video.write(env.render()[1])
+    with pytest.raises(errors.InvalidArgument, match=r"got a frame of uint8 \(48, 32, 3\), want"):
+        video.write(np.zeros((48, 32, 3), np.uint8))
+    with pytest.raises(errors.InvalidArgument, match="got a frame of float64"):
+        video.write(np.zeros((32, 48, 3)))
     video.finish()
     assert file.stat().st_size > 500
 

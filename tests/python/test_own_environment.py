@@ -92,6 +92,10 @@ def test_what_an_agent_cannot_use_is_refused():
     Discrete.observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
     with pytest.raises(errors.ConfigError, match="allowed: arrays of numbers, no pictures"):
         _own_environment.Adapter(Discrete())
+    box = gymnasium.spaces.Box(0, 1, (2,))
+    Discrete.observation_space = gymnasium.spaces.Dict({"arm": gymnasium.spaces.Dict({"x": box})})
+    with pytest.raises(errors.ConfigError, match="the observation arm is .* no spaces within"):
+        _own_environment.Adapter(Discrete())
     with pytest.raises(errors.ConfigError, match="want an environment of Gymnasium or dm_env"):
         _own_environment.Adapter(object())
 

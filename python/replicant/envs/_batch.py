@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import secrets
 
 from replicant import _envs
 from replicant._libraries import suite_folder
@@ -9,7 +10,9 @@ from replicant.envs._task import Task, temporary_folder
 
 
 def seeds_of(seed) -> list[int]:
-    """One seed, or one for each environment, as unsigned 64-bit numbers."""
+    """One seed, or one for each environment, as unsigned 64-bit numbers; None: drawn."""
+    if seed is None:
+        return [secrets.randbits(64)]
     seeds = [seed] if isinstance(seed, int) or not hasattr(seed, "__iter__") else list(seed)
     return [int(one) & 0xFFFFFFFFFFFFFFFF for one in seeds]
 
@@ -47,3 +50,8 @@ class Batch:
             config, own_task, num_envs=num_envs, first_index=first_index,
             threads=num_threads if num_threads > 1 else 0, has_state=has_state,
             is_flat=flatten and has_state, autoreset=autoreset, seeds=seeds_of(seed))
+
+    def close(self) -> None:
+        self.core = None
+        if self._folder is not None:
+            self._folder.cleanup()

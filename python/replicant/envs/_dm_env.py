@@ -29,8 +29,9 @@ class DmVectorEnvironment:
     def __init__(self, task: str | Task, num_envs: int, **options):
         options = {
             "pixels": None, "state": None, "frame_stack": 1, "camera": 0, "renderer": "auto",
-            "action_repeat": 1, "action_repeat_reward": "sum", "num_threads": None, "seed": 0,
+            "action_repeat": 1, "action_repeat_reward": "sum", "num_threads": None, "seed": None,
             "first_index": 0, "mjcf": None, **options}
+        self._renderer = options["renderer"]
         self._batch = Batch(task, num_envs, flatten=False, **options)
         self._core = self._batch.core
         self._names = [name for name, _, _ in self._core.observation_arrays]
@@ -70,10 +71,11 @@ class DmVectorEnvironment:
     def render(self, index: int = 0, height: int = 240, width: int = 320,
                camera_id: str | int = 0) -> np.ndarray:
         """A picture of one environment, uint8 [height, width, 3]."""
-        return self._core.render(index, str(camera_id), height, width, "raycast")
+        return self._core.render(index, str(camera_id), height, width, self._renderer)
 
     def close(self) -> None:
-        self._core = self._batch = None
+        self._batch.close()
+        self._core = None
 
 
 class DmEnvironment(dm_env.Environment):

@@ -40,6 +40,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
+    # for close() after a constructor that threw
+    _batch: Batch | None = None
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         flatten: bool = True,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         num_threads: int | None = None,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int] | None = None,
         first_index: int = 0,
         mjcf=None,
         render_mode: str | None = None,
@@ -91,9 +93,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                  number for each environment
         options  {"reset_mask": bool [num_envs]} starts an episode in some of them only
         """
-        if seed is not None:
-            self._core.seed(seeds_of(seed))
         mask = options.get("reset_mask") if options else None
+        if seed is not None:
+            if mask is not None:
+                raise ValueError("reset: seed and options['reset_mask'] given; a seed makes all "
+                                 "environments anew, so give one of them")
+            self._core.seed(seeds_of(seed))
         return self._core.reset(None if mask is None else np.asarray(mask, dtype=bool)), {}
 
     def step(self, actions):
@@ -129,7 +134,9 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self._core.counters
 
     def close_extras(self, **kwargs):
-        self._core = self._batch = None
+        if self._batch is not None:
+            self._batch.close()
+        self._core = None
 
 
 class Env(gymnasium.Env):
@@ -193,7 +200,8 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           dm_control's names
     autoreset_mode        Gymnasium's: NEXT_STEP, SAME_STEP (with info["final_obs"]) or DISABLED
     num_threads           threads that step environments; None: one for each processor
-    seed                  one number, or a number for each environment
+    seed                  one number, or a number for each environment; None: drawn by the
+                          operating system, so that every call plays other episodes
     first_index           index of environment 0; a process of several gives each its own range
     mjcf                  a model file in place of the task's own
     render_mode           None or "rgb_array"
