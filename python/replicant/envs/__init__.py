@@ -17,7 +17,8 @@ Arrays. A call returns arrays that it wrote into directly. They keep their numbe
 a view of them or a DLPack export refers to them; their memory is used again afterwards.
 
 Seeds. Environment i of seed s draws from its own stream. The numbers do not depend on the number
-of threads, and those of an episode not on earlier ones. Without a seed the operating system draws one.
+of threads, and those of an episode not on earlier ones. Without a seed the operating system draws
+one.
 
 Processes. Threads do not survive a fork: an environment that is used in a forked child raises
 Error. Make it in the child, or start children by the method "spawn".
