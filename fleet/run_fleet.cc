@@ -37,6 +37,8 @@ constexpr auto kReportInterval = std::chrono::seconds(1);
 // processes of the job: what comes within this time of the first one is the
 // same.
 constexpr auto kOneTermination = std::chrono::seconds(2);
+// So does `timeout -s INT`. A second Ctrl-C takes longer.
+constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
 // Longest wait for the disk at the end.
@@ -114,7 +116,8 @@ class StopOrders {
       num_signals_ = stop_.count();
       supervisor->RequestStop("stopped by a signal");
       if (num_signals_ > 1 &&
-          !(stop_.is_termination() && now - first_signal_ < kOneTermination)) {
+          now - first_signal_ >=
+              (stop_.is_termination() ? kOneTermination : kOneInterrupt)) {
         supervisor->StopNow("stopped by a second signal");
       }
     }

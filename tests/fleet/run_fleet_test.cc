@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr auto kLong = seconds(120);
 
@@ -206,9 +207,22 @@ TEST_F(RunFleetTest, ASecondSignalDoesNotWait) {
   ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
   fleet_->Signal(SIGINT);
   ASSERT_TRUE(AwaitOutput("stopped by a signal; draining")) << Output();
+  // two at once are one
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
   fleet_->Signal(SIGINT);
   EXPECT_EQ(ExitCode(), 1);
   EXPECT_THAT(Output(), HasSubstr("stopped by a second signal; killing it"));
+}
+
+TEST_F(RunFleetTest, AnInterruptThatComesTwiceAtOnceDrains) {
+  AddRole("actor", "0", "0", "1", "restart", {"run", "until-stop"});
+  Start();
+  ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
+  // as timeout -s INT does: to the process, and to its group
+  fleet_->Signal(SIGINT);
+  fleet_->Signal(SIGINT);
+  EXPECT_EQ(ExitCode(), 0) << Output();
+  EXPECT_THAT(Output(), Not(HasSubstr("second signal")));
 }
 
 TEST_F(RunFleetTest, NothingOutlivesAKilledFleetAndItCanBeResumed) {
@@ -282,7 +296,7 @@ TEST_F(RunFleetTest, TheConsoleHasTheWarningsAndErrorsOfTheRoles) {
   EXPECT_TRUE(AwaitOutput(" actor-0: no checkpoint of step 5\n")) << Output();
   fleet_->Signal(SIGTERM);
   EXPECT_EQ(ExitCode(), 0) << Output();
-  EXPECT_THAT(Output(), ::testing::Not(HasSubstr("step 6")));
+  EXPECT_THAT(Output(), Not(HasSubstr("step 6")));
 }
 
 TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {
