@@ -83,10 +83,11 @@ class Step {
 
   // Waits for a batch until `deadline` and makes one step with it: an update of
   // the variables, or, with ReplicationConfig::accumulation_steps, a part of
-  // one, whose `updates` run with its last batch. Any other result than kOk
-  // means that no replica has run: processes agree before a step, and a batch
-  // that has arrived is kept for the next. Throws what the input throws, and
-  // what runtime::Executor::Run() throws.
+  // one, whose `updates` run with its last batch; a step without updates runs
+  // whole on each batch. Any other result than kOk means that no replica has
+  // run: processes agree before a step, and a batch that has arrived is kept
+  // for the next. Throws what the input throws, and what
+  // runtime::Executor::Run() throws.
   virtual NextResult Run(Clock::TimePoint deadline) = 0;
 
   // A value of the last step that ran, from the first replica of this
@@ -173,7 +174,9 @@ class Replicator {
   //
   // With ReplicationConfig::accumulation_steps the first part runs on one batch
   // in every Run(), and the others run on all batches of the update in its last
-  // Run(). A value is that of the last batch its part ran on.
+  // Run(). A value is that of the last batch its part ran on. A step whose
+  // parts all have no updates and no gradients does not accumulate: each Run()
+  // runs all parts on one batch.
   //
   // Throws as Build() does, and InvalidArgument for no parts.
   std::unique_ptr<Step> BuildJoint(Input& input,

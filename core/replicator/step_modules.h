@@ -19,6 +19,8 @@ struct StableHloStep {
   exporting::StableHloModule module;
   // By replica: StableHloModule::draws.
   std::vector<graph::Program> draws;
+  // Whether its updates learn from several batches.
+  bool accumulates = false;
   // All variables that the step declares, with their initializers: what a
   // VariableStore is to hold.
   std::vector<graph::VariableSpec> variables;

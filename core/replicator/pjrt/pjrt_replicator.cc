@@ -36,16 +36,17 @@ class PjrtStep : public Step {
  public:
   struct Part {
     DeviceStep last;
-    // for all batches of an update but the last, if there are several
+    // for all batches of an update but the last; none for a part that runs on
+    // each batch alone
     std::optional<DeviceStep> earlier;
     // of the last run
     DeviceStep* newest = nullptr;
   };
 
-  PjrtStep(SharedInput* input, int accumulation_steps, std::vector<Part> parts)
+  PjrtStep(SharedInput* input, int batches_per_update, std::vector<Part> parts)
       : input_(*input),
         parts_(std::move(parts)),
-        sequence_(input, parts_.size(), accumulation_steps) {
+        sequence_(input, parts_.size(), batches_per_update) {
     for (Part& part : parts_) {
       part.newest = &part.last;
       names_.AddPart(part.last.value_names());
@@ -58,7 +59,8 @@ class PjrtStep : public Step {
     // a part ends with an exception or goes on
     static_cast<void>(sequence_.Advance([this](size_t index, int64_t batch) {
       Part& part = parts_[index];
-      part.newest = sequence_.IsLast(batch) ? &part.last : &*part.earlier;
+      part.newest = sequence_.IsLast(batch) || !part.earlier ? &part.last
+                                                             : &*part.earlier;
       part.newest->Run(input_, batch);
       return true;
     }));
@@ -123,8 +125,7 @@ class PjrtReplicator : public Replicator {
       Input& input, const std::vector<StepFn>& parts,
       const runtime::CompileOptions& options) override;
 
-  DeviceStep Compile(const SharedInput& input, const StepFn& step_fn,
-                     const StableHloStepOptions& options);
+  DeviceStep Compile(const SharedInput& input, StableHloStep step);
 
   const uint64_t seed_;
   const ReplicationConfig config_;
@@ -132,7 +133,7 @@ class PjrtReplicator : public Replicator {
   const std::unique_ptr<kernels::Backend> host_;
   const pjrt::Client client_;
   DeviceVariables variables_;
-  int num_parts_ = 0;
+  int num_accumulating_parts_ = 0;
 };
 
 std::unique_ptr<Step> PjrtReplicator::DoBuild(
@@ -147,36 +148,44 @@ std::unique_ptr<Step> PjrtReplicator::DoBuild(
         "(check_finite); hint: debug it with backend cpu");
   }
   std::vector<PjrtStep::Part> compiled;
+  int batches_per_update = 1;
   for (const StepFn& step_fn : parts) {
-    StableHloStepOptions step{
-        .seed = seed_,
-        .num_replicas = config_.replicas,
-        .wire = GradientWire(config_),
-        .accumulation = {.steps = config_.accumulation_steps,
-                         .part_number = num_parts_++},
-        .precision = options.passes.precision,
-        .name = options.name};
+    StableHloStepOptions step{.seed = seed_,
+                              .num_replicas = config_.replicas,
+                              .wire = GradientWire(config_),
+                              .precision = options.passes.precision,
+                              .name = options.name};
     std::optional<DeviceStep> earlier;
     if (config_.accumulation_steps > 1) {
-      step.accumulation.role = BatchRole::kEarlier;
-      earlier.emplace(Compile(*own_input, step_fn, step));
+      step.accumulation = {.steps = config_.accumulation_steps,
+                           .part_number = num_accumulating_parts_,
+                           .role = BatchRole::kEarlier};
+      StableHloStep built =
+          BuildStableHloStep(own_input->specs(), step_fn, step);
       step.accumulation.role = BatchRole::kLast;
+      if (built.accumulates) {
+        ++num_accumulating_parts_;
+        batches_per_update = config_.accumulation_steps;
+        earlier.emplace(Compile(*own_input, std::move(built)));
+      } else {
+        step.accumulation = {};
+      }
     }
-    compiled.push_back({.last = Compile(*own_input, step_fn, step),
+    StableHloStep built = BuildStableHloStep(own_input->specs(), step_fn, step);
+    compiled.push_back({.last = Compile(*own_input, std::move(built)),
                         .earlier = std::move(earlier)});
   }
-  return std::make_unique<PjrtStep>(own_input, config_.accumulation_steps,
+  return std::make_unique<PjrtStep>(own_input, batches_per_update,
                                     std::move(compiled));
 }
 
 DeviceStep PjrtReplicator::Compile(const SharedInput& input,
-                                   const StepFn& step_fn,
-                                   const StableHloStepOptions& options) {
+                                   StableHloStep step) {
   return {{.client = client_,
            .variables = variables_,
            .host = *host_,
            .seed = seed_},
-          BuildStableHloStep(input.specs(), step_fn, options),
+          std::move(step),
           input.specs()};
 }
 

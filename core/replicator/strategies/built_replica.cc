@@ -101,7 +101,9 @@ ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
   }
   // every replica drops the calls whose results nobody needs
   built.program = graph::ExtractProgram(graph, outputs, updates);
-  if (is_earlier) replica.sums().CheckAccumulates(built.program);
+  if (is_earlier && replica.sums().AreNeeded(!made.updates.empty())) {
+    replica.sums().CheckAccumulates(built.program);
+  }
   return built;
 }
 

@@ -46,7 +46,8 @@ struct BuildOptions {
 struct ReplicaProgram {
   graph::Program program;
   std::vector<std::string> value_names;
-  // With accumulation: the variables that hold the sums, by name.
+  // With accumulation: the variables that hold the sums, by name. Empty for a
+  // step that does not accumulate (GradientSums::AreNeeded()).
   std::set<std::string> sums;
 };
 
@@ -64,7 +65,7 @@ struct BuiltReplica {
   Signature signature;
   // Set if BuildOptions::sharing has several replicas.
   SharedVariables variables;
-  // With accumulation: the variables that hold the sums, by name.
+  // As ReplicaProgram::sums.
   std::set<std::string> sums;
 };
 

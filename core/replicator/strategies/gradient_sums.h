@@ -52,6 +52,11 @@ class GradientSums {
   const std::vector<Output>& accumulations() const { return accumulations_; }
   const std::set<VariableId>& sums() const { return sums_; }
 
+  // Whether a step accumulates: false for one without updates and gradients,
+  // such as an evaluation, which runs on each batch alone.
+  bool AreNeeded(bool has_updates) const {
+    return has_updates || !sums_.empty();
+  }
   // Throws InvalidArgument if `program`, of an earlier batch, updates anything
   // but sums, or has none.
   void CheckAccumulates(const graph::Program& program) const;

@@ -134,7 +134,7 @@ class HogwildReplicator : public Replicator {
 
   const uint64_t seed_;
   const int accumulation_steps_;
-  int num_parts_ = 0;
+  int num_accumulating_parts_ = 0;
   std::vector<HogwildReplica> replicas_;
   // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
@@ -213,6 +213,10 @@ class HogwildStep : public Step {
       if (next == NextResult::kTimeout) result = next;
       if (next != NextResult::kOk) continue;
       if (plans_[i]->IsAtBegin()) BeginCounters(i);
+      // between two batches the replica may have run another step
+      for (Counter& counter : counters_) {
+        WriteCounter(counter.begun_at[i], *counter.own[i]);
+      }
       ends_update_[i] = plans_[i]->IsAtEnd() ? 1 : 0;
       first_ = first_.value_or(i);
       begun_.push_back(i);
@@ -226,7 +230,6 @@ class HogwildStep : public Step {
     for (Counter& counter : counters_) {
       std::vector<int64_t> value = ReadCounter(*counter.shared);
       counter.begun_at[replica] = value;
-      WriteCounter(value, *counter.own[replica]);
       for (size_t i = 0; i < counter.stride.size(); ++i) {
         value[i] += counter.stride[i];
       }
@@ -346,10 +349,10 @@ std::unique_ptr<Step> HogwildReplicator::DoBuild(
         // the first replica has the random numbers of `single`
         LonePlans::Options{.seed = MemberSeed(seed_, "replica", i),
                            .accumulation_steps = accumulation_steps_,
-                           .first_part_number = num_parts_}));
+                           .first_part_number = num_accumulating_parts_}));
     for (const Graph* graph : plans[at]->graphs()) Declare(*graph, i);
   }
-  num_parts_ += static_cast<int>(parts.size());
+  num_accumulating_parts_ += plans[0]->num_accumulating_parts();
   std::vector<Counter> counters;
   for (const Graph* graph : plans.back()->graphs()) {
     AddCounters(*graph, &counters);

@@ -40,21 +40,28 @@ LonePlans::LonePlans(const std::vector<StepFn>& parts,
                      const Options& options)
     : accumulation_steps_(options.accumulation_steps), specs_(specs) {
   for (const StepFn& step_fn : parts) {
-    Accumulation accumulation{.steps = accumulation_steps_,
-                              .part_number = options.first_part_number +
-                                             static_cast<int>(parts_.size())};
+    Accumulation accumulation;
     std::vector<std::string> names;
     Part part;
     if (accumulation_steps_ > 1) {
-      accumulation.role = BatchRole::kEarlier;
+      accumulation = {
+          .steps = accumulation_steps_,
+          .part_number = options.first_part_number + num_accumulating_parts_,
+          .role = BatchRole::kEarlier};
       part.earlier =
           BuildPlan(step_fn, specs, options.seed, accumulation, &names);
       accumulation.role = BatchRole::kLast;
+    }
+    if (part.earlier) {
+      ++num_accumulating_parts_;
+    } else {
+      accumulation = {};
     }
     part.last = BuildPlan(step_fn, specs, options.seed, accumulation, &names);
     names_.AddPart(names);
     parts_.push_back(std::move(part));
   }
+  if (num_accumulating_parts_ == 0) accumulation_steps_ = 1;
   if (parts_.size() > 1 && accumulation_steps_ > 1) {
     kept_.resize(static_cast<size_t>(accumulation_steps_));
     for (auto& batch : kept_) {
@@ -75,6 +82,7 @@ std::unique_ptr<LonePlans::Plan> LonePlans::BuildPlan(
   *names = NamesOf(outputs);
   plan->spec = {.outputs = ValuesOf(outputs), .updates = outputs.updates};
   if (accumulation.role == BatchRole::kEarlier) {
+    if (!replica.sums().AreNeeded(!outputs.updates.empty())) return nullptr;
     plan->spec.updates = replica.sums().accumulations();
     replica.sums().CheckAccumulates(graph::ExtractProgram(
         *plan->graph, plan->spec.outputs, plan->spec.updates));
@@ -118,7 +126,8 @@ void LonePlans::Compile(runtime::VariableStore& variables,
 
 LonePlans::Plan& LonePlans::PlanOf(const Part& part,
                                    int64_t batch_number) const {
-  return batch_number + 1 < accumulation_steps_ ? *part.earlier : *part.last;
+  const bool is_last = batch_number + 1 == accumulation_steps_;
+  return is_last || !part.earlier ? *part.last : *part.earlier;
 }
 
 std::span<const MutableTensorView> LonePlans::batch() const {

@@ -29,7 +29,8 @@ class LonePlans {
   struct Options {
     uint64_t seed = 0;
     int accumulation_steps = 1;
-    // Accumulation::part_number of the first part; the others follow.
+    // Accumulation::part_number of the first part that accumulates; the others
+    // follow.
     int first_part_number = 0;
   };
 
@@ -38,6 +39,8 @@ class LonePlans {
   LonePlans(const std::vector<StepFn>& parts,
             const std::vector<InputSpec>& specs, const Options& options);
 
+  // Parts whose updates learn from several batches.
+  int num_accumulating_parts() const { return num_accumulating_parts_; }
   // The graphs, for the variables that they declare.
   std::vector<const Graph*> graphs() const;
   // `variables` outlive the plans. Call it on the thread that runs them.
@@ -71,11 +74,13 @@ class LonePlans {
     std::vector<MutableTensorView> is_first, batch_number;
   };
   struct Part {
-    std::unique_ptr<Plan> earlier;  // null where an update has one batch
+    // null for a part that runs on each batch alone
+    std::unique_ptr<Plan> earlier;
     std::unique_ptr<Plan> last;
     const Plan* newest = nullptr;  // value() reads it
   };
 
+  // Null for an earlier batch of a part that does not accumulate.
   std::unique_ptr<Plan> BuildPlan(const StepFn& step_fn,
                                   const std::vector<InputSpec>& specs,
                                   uint64_t seed,
@@ -85,7 +90,8 @@ class LonePlans {
   // Runs a part on the batch that its plan holds.
   void RunPart(Part* part, int64_t batch_number);
 
-  const int accumulation_steps_;
+  int accumulation_steps_;  // 1 where no part accumulates
+  int num_accumulating_parts_ = 0;
   std::vector<InputSpec> specs_;
   std::vector<Part> parts_;
   ValueNames names_;

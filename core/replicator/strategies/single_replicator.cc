@@ -186,8 +186,8 @@ class SingleReplicator : public Replicator {
         parts, own_input->specs(),
         LonePlans::Options{.seed = seed_,
                            .accumulation_steps = accumulation_steps_,
-                           .first_part_number = num_parts_});
-    num_parts_ += static_cast<int>(parts.size());
+                           .first_part_number = num_accumulating_parts_});
+    num_accumulating_parts_ += plans->num_accumulating_parts();
     plans->Compile(variables_, options);
     // debug mode reads the inputs of a run while it computes
     return std::make_unique<SingleStep>(own_input, std::move(plans),
@@ -197,7 +197,7 @@ class SingleReplicator : public Replicator {
   const uint64_t seed_;
   const int accumulation_steps_;
   const bool reads_ahead_;
-  int num_parts_ = 0;
+  int num_accumulating_parts_ = 0;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
 };

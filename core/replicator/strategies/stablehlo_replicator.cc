@@ -68,28 +68,32 @@ std::unique_ptr<Step> StableHloReplicator::DoBuild(
         .seed = seed_,
         .num_replicas = config_.replicas,
         .wire = GradientWire(config_),
-        .accumulation = {.steps = config_.accumulation_steps,
-                         .part_number = num_parts_++},
         .precision = options.passes.precision,
         .name = parts.size() == 1 ? options.name
                                   : fmt::format("{}_{}", options.name, part)};
     if (config_.accumulation_steps > 1) {
-      step.accumulation.role = BatchRole::kLast;
       StableHloStepOptions earlier = step;
-      earlier.accumulation.role = BatchRole::kEarlier;
+      earlier.accumulation = {.steps = config_.accumulation_steps,
+                              .part_number = num_accumulating_parts_,
+                              .role = BatchRole::kEarlier};
       earlier.name += "_earlier";
-      AddModule(own_input->specs(), parts[part], earlier);
+      StableHloStep built =
+          BuildStableHloStep(own_input->specs(), parts[part], earlier);
+      if (built.accumulates) {
+        AddModule(std::move(built));
+        ++num_accumulating_parts_;
+        step.accumulation = earlier.accumulation;
+        step.accumulation.role = BatchRole::kLast;
+      }
     }
-    AddModule(own_input->specs(), parts[part], step);
+    AddModule(BuildStableHloStep(own_input->specs(), parts[part], step));
   }
   return std::make_unique<UnrunStep>(
       "a step that is exported as a module does not run");
 }
 
-void StableHloReplicator::AddModule(const std::vector<InputSpec>& specs,
-                                    const StepFn& step_fn,
-                                    const StableHloStepOptions& options) {
-  steps_.push_back(BuildStableHloStep(specs, step_fn, options));
+void StableHloReplicator::AddModule(StableHloStep step) {
+  steps_.push_back(std::move(step));
   // declares what is new
   graph::Graph declarations;
   for (const graph::VariableSpec& spec : steps_.back().variables) {

@@ -22,8 +22,8 @@ class StableHloReplicator : public Replicator {
   StableHloReplicator(const ReplicationConfig& config, uint64_t seed);
 
   // In the order of Build(). A step of several parts has a module for each,
-  // named "<name>_0" and on; with accumulation a part has two, of which the
-  // first is named "<name>_earlier".
+  // named "<name>_0" and on; with accumulation a part that has updates has two,
+  // of which the first is named "<name>_earlier".
   const std::vector<StableHloStep>& steps() const { return steps_; }
 
   int num_replicas() const override { return config_.replicas; }
@@ -39,15 +39,14 @@ class StableHloReplicator : public Replicator {
   std::unique_ptr<Step> DoBuild(
       Input& input, const std::vector<StepFn>& parts,
       const runtime::CompileOptions& options) override;
-  void AddModule(const std::vector<InputSpec>& specs, const StepFn& step_fn,
-                 const StableHloStepOptions& options);
+  void AddModule(StableHloStep step);
 
   const ReplicationConfig config_;
   const uint64_t seed_;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
   std::vector<StableHloStep> steps_;
-  int num_parts_ = 0;
+  int num_accumulating_parts_ = 0;
 };
 
 }  // namespace replicant::replicator

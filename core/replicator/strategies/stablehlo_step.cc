@@ -49,6 +49,7 @@ StableHloStep BuildStableHloStep(const std::vector<InputSpec>& specs,
     step.draws.push_back(graph::ExtractProgram(
         *module.draws.graph, module.draws.outputs, module.draws.updates));
     if (replica == 0) {
+      step.accumulates = !built.sums.empty();
       step.module = std::move(module);
       step.variables = built.program.graph->variables();
     } else if (module.text != step.module.text) {

@@ -202,27 +202,28 @@ class TeamReplicator : public SynchronousReplicator {
   const LocalReplicas local_;
   TeamVariables team_variables_;
   bool is_stopped_ = false;
-  int num_parts_ = 0;
+  int num_accumulating_parts_ = 0;
 };
 
 class SynchronousStep : public Step {
  public:
   struct Part {
     CompiledStep last;
-    // For all batches of an update but the last, if there are several.
+    // For all batches of an update but the last; none for a part that runs on
+    // each batch alone.
     std::optional<CompiledStep> earlier;
     // of the last run
     CompiledStep* newest = nullptr;
   };
 
   SynchronousStep(TeamReplicator* replicator, SharedInput* input,
-                  ValueNames names, std::vector<Part> parts, PartHooks hooks,
-                  bool can_read_ahead)
+                  ValueNames names, std::vector<Part> parts,
+                  int batches_per_update, PartHooks hooks, bool can_read_ahead)
       : replicator_(*replicator),
         input_(*input),
         names_(std::move(names)),
         parts_(std::move(parts)),
-        sequence_(input, parts_.size(), replicator->accumulation_steps()),
+        sequence_(input, parts_.size(), batches_per_update),
         hooks_(std::move(hooks)),
         reads_ahead_(can_read_ahead && parts_.size() == 1 &&
                      parts_[0].last.can_read_ahead()),
@@ -277,7 +278,7 @@ class SynchronousStep : public Step {
     }
     Part& part = parts_[index];
     const bool is_last = sequence_.IsLast(batch);
-    part.newest = is_last ? &part.last : &*part.earlier;
+    part.newest = is_last || !part.earlier ? &part.last : &*part.earlier;
     current_ = part.newest;
     current_->SetBatchNumber(batch);
     replicator_.RunTeam(run_);
@@ -357,6 +358,7 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
                   "Build: the input is another replicator's");
   ValueNames names;
   std::vector<SynchronousStep::Part> compiled;
+  int batches_per_update = 1;
   for (size_t part = 0; part < parts.size(); ++part) {
     BuildOptions build{
         .seed = graph_seed_,
@@ -365,8 +367,6 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
                      // a debug run must not read a bucket that is being reduced
                      .is_async = !options.check_finite},
         .wire = GradientWire(config_),
-        .accumulation = {.steps = config_.accumulation_steps,
-                         .part_number = num_parts_++},
         .logical_devices = config_.logical_devices,
         .learning_rate_scale = config_.learning_rate_scale};
     if (hooks.take_over) {
@@ -376,9 +376,15 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
     }
     std::vector<BuiltReplica> built_earlier;
     if (config_.accumulation_steps > 1) {
-      build.accumulation.role = BatchRole::kEarlier;
+      build.accumulation = {.steps = config_.accumulation_steps,
+                            .part_number = num_accumulating_parts_,
+                            .role = BatchRole::kEarlier};
       built_earlier = BuildAll(*own_input, parts[part], build);
       build.accumulation.role = BatchRole::kLast;
+      if (built_earlier[0].sums.empty()) {
+        built_earlier.clear();
+        build.accumulation = {};
+      }
     }
     std::vector<BuiltReplica> built = BuildAll(*own_input, parts[part], build);
     names.AddPart(built[0].value_names);
@@ -391,6 +397,8 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
     }
     std::optional<CompiledStep> earlier;
     if (!built_earlier.empty()) {
+      ++num_accumulating_parts_;
+      batches_per_update = config_.accumulation_steps;
       earlier = CompileAll(built_earlier, *own_input, options);
     }
     compiled.push_back({.last = CompileAll(built, *own_input, options),
@@ -398,8 +406,8 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
   }
   // debug mode reads the inputs of a run while it computes
   return std::make_unique<SynchronousStep>(
-      this, own_input, std::move(names), std::move(compiled), hooks,
-      config_.read_ahead && !options.check_finite);
+      this, own_input, std::move(names), std::move(compiled),
+      batches_per_update, hooks, config_.read_ahead && !options.check_finite);
 }
 
 CompiledStep TeamReplicator::CompileAll(

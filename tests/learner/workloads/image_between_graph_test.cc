@@ -116,6 +116,7 @@ TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
 // in the order of the images they are.
 TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
   bool is_first = false;
+  int accumulation_steps = 1;
   const auto make = [&] {
     models::resnet::ResNetConfig config;
     config.depth = models::resnet::Depth::k18;
@@ -123,8 +124,10 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
     config.width = 4;
     config.image_size = 16;
     config.num_classes = 3;
-    auto replicator = replicator::Replicator::Create(
-        ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1), /*seed=*/1);
+    replicator::ReplicationConfig replicas =
+        ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1);
+    replicas.accumulation_steps = accumulation_steps;
+    auto replicator = replicator::Replicator::Create(replicas, /*seed=*/1);
     is_first = replicator->process_id() == 0;
     return ResNetWorkload(config, kImageBatch, graph::Precision::kF32,
                           /*seed=*/1, std::move(replicator));
@@ -137,26 +140,28 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
     EXPECT_EQ(result, NextResult::kOk);
     return workload.Scalars()[0].second;
   };
-  std::vector<double> expected;
-  std::vector<double> losses;
-  std::map<std::string, std::string> state;
-  runtime::HostVariables variables;
-  {
-    ResNetWorkload whole = make();
-    for (int i = 0; i < 3; ++i) take_step(whole);
-    state = whole.State();
-    variables = runtime::CopyVariables(whole.variables());
-    for (int i = 0; i < 5; ++i) expected.push_back(take_step(whole));
-  }
-  ResNetWorkload resumed = make();
-  if (is_first) {
-    resumed.Restore(state);
-    for (const auto& [name, value] : variables) {
-      resumed.variables().Set(name, value.view());
+  for (; accumulation_steps <= 3; accumulation_steps += 2) {
+    std::vector<double> expected;
+    std::vector<double> losses;
+    std::map<std::string, std::string> state;
+    runtime::HostVariables variables;
+    {
+      ResNetWorkload whole = make();
+      for (int i = 0; i < 3; ++i) take_step(whole);
+      state = whole.State();
+      variables = runtime::CopyVariables(whole.variables());
+      for (int i = 0; i < 5; ++i) expected.push_back(take_step(whole));
     }
+    ResNetWorkload resumed = make();
+    if (is_first) {
+      resumed.Restore(state);
+      for (const auto& [name, value] : variables) {
+        resumed.variables().Set(name, value.view());
+      }
+    }
+    for (int i = 0; i < 5; ++i) losses.push_back(take_step(resumed));
+    EXPECT_EQ(losses, expected) << accumulation_steps;
   }
-  for (int i = 0; i < 5; ++i) losses.push_back(take_step(resumed));
-  EXPECT_EQ(losses, expected);
 }
 
 // A step sends gradients: as many bytes for images of any size.

@@ -93,7 +93,8 @@ models::resnet::ResNetConfig Config() {
 }
 
 ResNetWorkload Make(const models::resnet::ResNetConfig& config,
-                    const data::ImageInput& images, int replicas = 1) {
+                    const data::ImageInput& images, int replicas = 1,
+                    int accumulation_steps = 1) {
   return {config,
           /*batch_size=*/8,
           graph::Precision::kF32,
@@ -102,7 +103,8 @@ ResNetWorkload Make(const models::resnet::ResNetConfig& config,
               {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
                                         : &replicator::Strategy::kSingle,
                .replicas = replicas,
-               .backend = "cpu"},
+               .backend = "cpu",
+               .accumulation_steps = accumulation_steps},
               /*seed=*/1),
           images};
 }
@@ -159,18 +161,26 @@ TEST(ImageEvaluationTest, EqualLogitsAreWrong) {
 }
 
 TEST(ImageEvaluationTest, ComesEveryIntervalAndChangesNothing) {
-  models::resnet::ResNetConfig config = Config();
-  ResNetWorkload without = Make(config, Images());
-  config.evaluation_interval_steps = 2;
-  ResNetWorkload with = Make(config, Images());
-  Train(without, 4);
-  Train(with, 1);
-  EXPECT_EQ(with.Scalars().size(), 2U);
-  Train(with, 3);
-  const auto scalars = with.Scalars();
-  ASSERT_EQ(scalars.size(), 6U);
-  EXPECT_EQ(scalars[2].first, "evaluation_accuracy");
-  EXPECT_EQ(ValuesOf(with.variables()), ValuesOf(without.variables()));
+  for (const int replicas : {1, 2}) {
+    // with three batches in an update also in the midst of it
+    for (const int accumulation_steps : {1, 3}) {
+      models::resnet::ResNetConfig config = Config();
+      ResNetWorkload without =
+          Make(config, Images(), replicas, accumulation_steps);
+      config.evaluation_interval_steps = 2;
+      ResNetWorkload with =
+          Make(config, Images(), replicas, accumulation_steps);
+      Train(without, 6);
+      Train(with, 1);
+      EXPECT_EQ(with.Scalars().size(), 2U);
+      Train(with, 5);
+      const auto scalars = with.Scalars();
+      ASSERT_EQ(scalars.size(), 6U);
+      EXPECT_EQ(scalars[2].first, "evaluation_accuracy");
+      EXPECT_EQ(scalars[5].second, kEvaluation);
+      EXPECT_EQ(ValuesOf(with.variables()), ValuesOf(without.variables()));
+    }
+  }
 }
 
 // Would catch a run that is killed because a long evaluation does not end.

@@ -358,14 +358,16 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
                                              : nullptr;
                                 }};
   std::map<std::string, double> last;
-  for (const int replicas : {1, 2}) {
+  for (const auto& [replicas, accumulation_steps] :
+       {std::pair{1, 2}, std::pair{1, 1}, std::pair{2, 1}}) {
     SnganWorkload workload(
         config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/1,
         replicator::Replicator::Create(
             {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
                                       : &replicator::Strategy::kSingle,
              .replicas = replicas,
-             .backend = "cpu"},
+             .backend = "cpu",
+             .accumulation_steps = accumulation_steps},
             /*seed=*/1),
         images);
     for (int i = 0; i < 2; ++i) {

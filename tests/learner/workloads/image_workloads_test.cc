@@ -356,6 +356,22 @@ TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
             WeightsOf(resumed, "discriminator/"));
 }
 
+TEST(SnganWorkloadTest, DrawsSamplesBetweenTheBatchesOfAnUpdate) {
+  models::sngan::SnganConfig config = SmallSngan();
+  config.sample_interval_steps = 3;
+  SnganWorkload workload(
+      config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
+      replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+    bool has_samples = false;
+    for (const Picture& picture : workload.TakePictures()) {
+      has_samples = has_samples || picture.name == "samples";
+    }
+    EXPECT_EQ(has_samples, i % 3 == 2) << i;
+  }
+}
+
 // Both networks learn in every step, under every strategy of one process.
 TEST(SnganWorkloadTest, MakesBothUpdatesInOneStep) {
   models::sngan::SnganConfig config = SmallSngan();

@@ -134,12 +134,13 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
     return MessageOf<InvalidArgument>(
         [&] { replicator->Build(*input, step_fn); });
   };
-  EXPECT_EQ(
-      build([](ReplicaContext& /*replica*/, const Inputs& batch) {
-        return StepOutputs{.values = {{"x", batch.at("x")}}, .updates = {}};
-      }),
-      "accumulation_steps: the step function has no gradients to add up; "
-      "hint: give them to MeanGradients() or WrapOptimizer()");
+  EXPECT_EQ(build([](ReplicaContext& replica, const Inputs& /*batch*/) {
+              return StepOutputs{
+                  .values = {},
+                  .updates = {nn::AddStepCounter(replica.graph()).advance}};
+            }),
+            "accumulation_steps: the step function has no gradients to add up; "
+            "hint: give them to MeanGradients() or WrapOptimizer()");
   EXPECT_EQ(
       build([](ReplicaContext& replica, const Inputs& batch) {
         Graph& g = replica.graph();
@@ -158,6 +159,54 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
       "gradient or a value, which would happen for every batch; hint: take its "
       "value from before the update, or make the update and what follows it "
       "parts of their own (BuildJoint)");
+}
+
+// The variables after two updates from three batches each; with `evaluates`,
+// beside a step that only looks at them, once before each batch.
+std::map<std::string, std::vector<double>> TrainBeside(ReplicationConfig config,
+                                                       bool evaluates) {
+  config.accumulation_steps = 3;
+  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto rows = replicator->MakeInput(Rows(4, 100, WholeValue));
+  std::unique_ptr<Step> evaluation;
+  const auto look = [](ReplicaContext& replica, const Inputs& batch) {
+    const nn::StepCounter counter = nn::AddStepCounter(replica.graph(), "step");
+    return StepOutputs{
+        .values = {{"sum", replica.AllSum(graph::ReduceSum(batch.at("x")))},
+                   {"step", counter.value}}};
+  };
+  if (evaluates) evaluation = replicator->Build(*rows, look);
+  const auto input = replicator->MakeInput(Rows(4, 6, RealValue));
+  const auto step = replicator->Build(*input, NetworkStep);
+  for (int64_t i = 0; i < 6; ++i) {
+    if (evaluates) {
+      EXPECT_EQ(evaluation->Run(kNoWait), NextResult::kOk);
+      double sum = 0.0;
+      for (int64_t row = 0; row < 4; ++row) {
+        for (int64_t c = 0; c < kColumns; ++c) sum += WholeValue(i, row, c);
+      }
+      EXPECT_EQ(Values(*evaluation, "sum"), std::vector<double>{sum}) << i;
+      // hogwild counts an update when it begins
+      if (config.strategy != &Strategy::kHogwild) {
+        EXPECT_EQ(evaluation->value("step").Span<int64_t>()[0], i / 3);
+      }
+    }
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+  }
+  return VariablesOf<double>(*replicator);
+}
+
+// Would catch an evaluation that is refused, that is made of several batches,
+// or that gives the sums, which are in checkpoints, other names.
+TEST(AccumulationTest, AStepWithoutUpdatesRunsWholeOnEachBatch) {
+  for (const auto& [strategy, replicas] :
+       {std::pair{&Strategy::kSingle, 1}, std::pair{&Strategy::kInGraph, 2},
+        std::pair{&Strategy::kHogwild, 1}}) {
+    SCOPED_TRACE(strategy->name);
+    const ReplicationConfig config{
+        .strategy = strategy, .replicas = replicas, .backend = "reference"};
+    EXPECT_EQ(TrainBeside(config, true), TrainBeside(config, false));
+  }
 }
 
 // The mean of what two replicas have, as f32.
