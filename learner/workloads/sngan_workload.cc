@@ -333,6 +333,8 @@ void SnganWorkload::Restore(const std::map<std::string, std::string>& state) {
   ImageWorkload::Restore(state);
   // a run may resume with another number of updates in a cycle
   cycle_position_ = position % cycle_length_;
+  // the gradients of a part of an update are lost, and it begins anew
+  cycle_position_ -= cycle_position_ % replicator().accumulation_steps();
 }
 
 }  // namespace replicant::learner

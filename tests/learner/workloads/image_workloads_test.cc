@@ -356,6 +356,32 @@ TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
             WeightsOf(resumed, "discriminator/"));
 }
 
+// Would catch an update that goes on across the other network's after a resume.
+TEST(SnganWorkloadTest, AResumedRunBeginsAnUpdateOfSeveralBatchesAnew) {
+  const auto make = [] {
+    return SnganWorkload(
+        SmallSngan(), /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
+        replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+  };
+  SnganWorkload workload = make();
+  // one and a half of two updates of the discriminator
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  SnganWorkload resumed = make();
+  resumed.Restore(workload.State());
+  EXPECT_EQ(resumed.State().at("batches"), "3");
+  auto generator = WeightsOf(resumed, "generator/");
+  auto discriminator = WeightsOf(resumed, "discriminator/");
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+    const auto new_generator = WeightsOf(resumed, "generator/");
+    const auto new_discriminator = WeightsOf(resumed, "discriminator/");
+    EXPECT_EQ(discriminator != new_discriminator, i == 1 || i == 5) << i;
+    EXPECT_EQ(generator != new_generator, i == 3) << i;
+    generator = new_generator;
+    discriminator = new_discriminator;
+  }
+}
+
 TEST(SnganWorkloadTest, DrawsSamplesBetweenTheBatchesOfAnUpdate) {
   models::sngan::SnganConfig config = SmallSngan();
   config.sample_interval_steps = 3;
