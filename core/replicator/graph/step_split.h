@@ -32,6 +32,9 @@ struct StepSplit {
   // Variables that workers push, and those that they read.
   std::set<std::string> pushed_variables;
   std::set<std::string> read_variables;
+
+  // Whether the step changes no variable: there is nothing to push.
+  bool only_reads() const { return updates.empty() && servers.updates.empty(); }
 };
 
 // Throws InvalidArgument, naming the place, if a worker would need a result of

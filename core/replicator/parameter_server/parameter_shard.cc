@@ -67,6 +67,7 @@ ParameterShard::ParameterShard(const Options& options,
     ShardStep shard = MakeShardStep(*step, sharding, options.server);
     ServedStep served{
         .read = PulledVariables(*step, sharding, options.server),
+        .only_reads = step->only_reads(),
         .plan = std::make_unique<runtime::Executor>(
             *shard.program.graph,
             runtime::PlanSpec{.outputs = {}, .updates = shard.program.updates},
@@ -189,8 +190,7 @@ void ParameterShard::Queue(Waiting waiting) {
       ++stats_.lost_pushes;
       return Answer(waiting, Status::kPullFirst);
     }
-  } else if (gate_.Has(request.worker) &&
-             request.step != ServerRequest::kAllVariables) {
+  } else if (gate_.Has(request.worker) && !OnlyReads(request.step)) {
     if (worker.pulled == request.sequence) {
       // the answer was lost, or the worker pulls anew for a gradient that goes
       // on to accrue; both keep the version of the first request, the oldest
@@ -228,6 +228,11 @@ bool ParameterShard::Try(Waiting& waiting, bool may_pull) {
     Apply(waiting);
     worker.pushed = request.sequence;
     Answer(waiting, Status::kOk);
+    return true;
+  }
+  if (is_ready_ && request.step < ServerRequest::kNoVariables &&
+      OnlyReads(request.step)) {
+    Answer(waiting, Status::kOk, Read(request.step));
     return true;
   }
   if (!may_pull) return false;

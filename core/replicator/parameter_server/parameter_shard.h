@@ -98,6 +98,7 @@ class ParameterShard {
   };
   struct ServedStep {
     std::vector<std::string> read;  // variables that a pull returns
+    bool only_reads = false;        // StepSplit::only_reads()
     std::unique_ptr<runtime::Executor> plan;
     std::vector<MutableTensorView> inputs;  // values of a push
   };
@@ -109,6 +110,11 @@ class ParameterShard {
   void Advance();
   // Returns whether the request was answered.
   bool Try(Waiting& waiting, bool may_pull);
+  // Whether no push will follow a pull for `step`.
+  bool OnlyReads(uint32_t step) const {
+    return step == ServerRequest::kAllVariables ||
+           (step < steps_.size() && steps_[step].only_reads);
+  }
   // The variables that a pull for `step` returns.
   const std::vector<std::string>& Read(uint32_t step) const;
   void Apply(const Waiting& waiting);

@@ -27,8 +27,10 @@
 // or in several. The first process of the group, the leader, talks to the
 // servers, around each part of a step: before the part's first batch it pulls
 // the variables, which then are all replicas', and after the part's update it
-// pushes what the part has made. It pulls when all of the group have their
-// batch, since no worker may wait for a worker that waits for its input.
+// pushes what the part has made. For a part that only reads variables, such as
+// an evaluation, it pulls without a place among those that will push. It pulls
+// when all of the group have their batch, since no worker may wait for a worker
+// that waits for its input.
 namespace replicant::replicator {
 namespace {
 
@@ -125,6 +127,8 @@ class ParameterWorker : public Replicator {
   // Asks for the variables that `step` reads; ServerRequest::kNoVariables: only
   // for a place among those that have pulled.
   void Pull(uint32_t step);
+  // Gets the variables of a part that pushes nothing.
+  void Read(uint32_t number);
   void PullAll();
   void Push(uint32_t number);
   void CountSteps(const Part& part, int64_t version);
@@ -309,7 +313,9 @@ NextResult ParameterWorker::Run(Step& inner, Clock::TimePoint deadline) {
 
 bool ParameterWorker::BeginPart(uint32_t number) {
   if (!leads()) return true;
-  if (parts_[number].num_updates % config_.fetch_interval == 0) {
+  if (parts_[number].split->only_reads()) {
+    Read(number);
+  } else if (parts_[number].num_updates % config_.fetch_interval == 0) {
     Pull(number);
   } else if (!pulled_) {
     Pull(ServerRequest::kNoVariables);
@@ -319,6 +325,7 @@ bool ParameterWorker::BeginPart(uint32_t number) {
 
 void ParameterWorker::EndPart(uint32_t number, const Step& inner) {
   Part& part = parts_[number];
+  if (part.split->only_reads()) return;
   ++part.num_updates;
   if (!leads()) return;
   std::vector<TensorView> pushed;
@@ -357,6 +364,17 @@ void ParameterWorker::Pull(uint32_t step) {
     if (!version_) version_ = answer.version;
     if (step == ServerRequest::kNoVariables) continue;
     Write(server->pulled[step], answer.tensors);
+  }
+}
+
+void ParameterWorker::Read(uint32_t number) {
+  ++sequence_;
+  for (const auto& server : servers_) {
+    server->Start(ServerMessage::kPull, sequence_, number, {},
+                  "give variables");
+    const ServerLink::Answer answer = server->Finish();
+    if (!IsGood(answer)) return;
+    Write(server->pulled[number], answer.tensors);
   }
 }
 

@@ -445,6 +445,59 @@ TEST(ParameterServersTest, RefusesAStepThatNeedsItsOwnUpdate) {
       "its own (BuildJoint)");
 }
 
+// Would catch an evaluation that counts as a step, or that stands until another
+// worker has pushed.
+TEST(ParameterServersTest, AStepWithoutUpdatesPushesNothing) {
+  const ServerFolder folder;
+  // one worker at a time between pull and push
+  ReplicationConfig config = folder.Config(2, 2, /*staleness=*/0);
+  config.accumulation_steps = 2;
+  const auto look = [](ReplicaContext& replica, const Inputs& batch) {
+    const nn::StepCounter counter = nn::AddStepCounter(replica.graph(), "step");
+    return StepOutputs{
+        .values = {{"sum", replica.AllSum(graph::ReduceSum(batch.at("x")))},
+                   {"step", counter.value}}};
+  };
+  const auto serve = [&](const Thread::StopToken& stop, int server) {
+    const auto replicator =
+        Replicator::Create(config, 3, {.is_server = true, .index = server});
+    const auto input = replicator->MakeInput(Rows(16, 0, RealValue));
+    const auto step = replicator->Build(*input, NetworkStep);
+    const auto evaluation = replicator->Build(*input, look);
+    while (!stop.IsStopRequested() &&
+           step->Run(Clock::Real().Now() + 20ms) != NextResult::kEnd) {
+    }
+  };
+  Thread first("first", [&](const Thread::StopToken& s) { serve(s, 0); });
+  Thread second("second", [&](const Thread::StopToken& s) { serve(s, 1); });
+  struct Worker {
+    std::unique_ptr<Replicator> replicator;
+    std::unique_ptr<Input> rows, input;
+    std::unique_ptr<Step> step, evaluation;
+  };
+  std::vector<Worker> workers;
+  for (int index = 0; index < 2; ++index) {
+    Worker worker{.replicator =
+                      Replicator::Create(config, 3, {.index = index})};
+    worker.input = worker.replicator->MakeInput(Rows(16, 100, RealValue));
+    worker.rows = worker.replicator->MakeInput(Rows(16, 100, RealValue));
+    worker.step = worker.replicator->Build(*worker.input, NetworkStep);
+    worker.evaluation = worker.replicator->Build(*worker.rows, look);
+    workers.push_back(std::move(worker));
+  }
+  for (int64_t i = 0; i < 6; ++i) {
+    ASSERT_EQ(workers[0].step->Run(kNoWait), NextResult::kOk);
+    EXPECT_EQ(workers[0].step->num_steps(), 1);
+    // in the midst of an update of two batches, too
+    for (Worker& worker : workers) {
+      ASSERT_EQ(worker.evaluation->Run(kNoWait), NextResult::kOk);
+      EXPECT_EQ(worker.evaluation->value("step").Span<int64_t>()[0],
+                (i + 1) / 2);
+    }
+  }
+  workers[0].replicator->Stop();
+}
+
 TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(1, 2, 0);
