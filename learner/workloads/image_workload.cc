@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/shape_ops.h"
+#include "core/nn/optimizers.h"
 #include "learner/data/encode_png.h"
 #include "learner/data/image_pipeline.h"
 #include "learner/workloads/synthetic_images.h"
@@ -87,8 +89,14 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
     num_pipelines_ = context.num_pipelines;
     return pipeline;
   });
-  is_aligned_ = num_pipelines_ == 1;
-  if (is_aligned_) return;
+  is_aligned_ = num_pipelines_ == 1 && images_.contains(0);
+  // all processes of the run build it, or none
+  const bool is_one_process =
+      num_pipelines_ == 1 && static_cast<int>(images_.size()) == num_groups_;
+  if (!is_one_process) BuildPlace(images.counters);
+}
+
+void ImageWorkload::BuildPlace(const std::vector<std::string>& counters) {
   place_input_ = replicator_->MakeInput(
       [this](const replicator::InputContext& context) {
         return std::make_unique<PlaceInput>(
@@ -97,9 +105,17 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
       replicator::InputMode::kSingle);
   place_step_ = replicator_->Build(
       *place_input_,
-      [](replicator::ReplicaContext&, const replicator::Inputs& inputs) {
+      [&](replicator::ReplicaContext& replica,
+          const replicator::Inputs& inputs) {
+        graph::Graph& graph = replica.graph();
+        graph::Output updates = graph.Scalar(0.0, DType::kI64);
+        for (const std::string& counter : counters) {
+          updates =
+              graph::Add(updates, nn::AddStepCounter(graph, counter).value);
+        }
         return replicator::StepOutputs{
-            .values = {{"place", graph::Identity(inputs.at("place"))}}};
+            .values = {{"place", graph::Identity(inputs.at("place"))},
+                       {"updates", updates}}};
       },
       {.name = "place"});
 }
@@ -109,8 +125,14 @@ NextResult ImageWorkload::AlignInputs(Clock::TimePoint deadline) {
   const NextResult result = place_step_->Run(deadline);
   if (result != NextResult::kOk) return result;
   const int64_t place = place_step_->value("place").Span<int64_t>()[0];
+  const int64_t num_updates = place_step_->value("updates").Span<int64_t>()[0];
   for (const auto& [group, images] : images_) {
-    if (images->position() != place) images->set_position(place);
+    // only the first group has the process that has loaded a checkpoint
+    const int64_t position =
+        group == 0 ? place
+                   : PositionOf(group, num_updates *
+                                           replicator_->accumulation_steps());
+    if (images->position() != position) images->set_position(position);
   }
   is_aligned_ = true;
   return NextResult::kOk;
@@ -156,9 +178,9 @@ std::map<std::string, std::string> ImageWorkload::State() const {
 }
 
 void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {
-  const int64_t position = CountIn(state, kBatches);
+  const int64_t num_batches = CountIn(state, kBatches);
   for (const auto& [group, images] : images_) {
-    images->set_position((position + num_groups_ - 1 - group) / num_groups_);
+    images->set_position(PositionOf(group, num_batches));
   }
 }
 

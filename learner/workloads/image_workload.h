@@ -24,12 +24,17 @@ struct ImageOptions {
   int64_t num_classes = 10;
   uint64_t seed = 0;
   data::ImageInput input = {};
+  // The model's counters of steps (nn::AddStepCounter()): each update that
+  // learns from new batches advances one of them.
+  std::vector<std::string> counters = {};
 };
 
 // The base of workloads that learn from images: the replicator, and the input
 // with its position in a checkpoint. Every process reads its own rows of a
 // batch. The first process's checkpoint has the number of batches, which gives
 // the position of all processes; the others receive it before their first step.
+// Groups that do not wait for the first process's take it from the counters of
+// the model, as if all groups had made as many updates.
 //
 // Thread-safety: as a workload.
 class ImageWorkload : public Workload {
@@ -69,6 +74,10 @@ class ImageWorkload : public Workload {
   bool should_stop() const { return should_stop_(); }
   // Number of batches that the run has taken.
   int64_t num_batches() const;
+  // The position of a group when all have taken `num_batches`.
+  int64_t PositionOf(int group, int64_t num_batches) const {
+    return (num_batches + num_groups_ - 1 - group) / num_groups_;
+  }
 
   replicator::Replicator& replicator() { return *replicator_; }
   // Builds a step of these parts on the images, in the workload's precision;
@@ -94,6 +103,9 @@ class ImageWorkload : public Workload {
     ImageWorkload& workload_;
   };
 
+  // Builds place_step_.
+  void BuildPlace(const std::vector<std::string>& counters);
+
   graph::Precision precision_;
   int64_t dataset_size_ = 0;  // 0: no epochs
   int64_t batch_size_ = 0;
@@ -103,7 +115,8 @@ class ImageWorkload : public Workload {
   int num_groups_ = 1;
   int num_pipelines_ = 1;
   std::unique_ptr<replicator::Input> input_;
-  // a step whose only value is the first process's position
+  // a step whose values are the position of the group's first process and the sum
+  // of the counters; null where a process alone has all images
   std::unique_ptr<replicator::Input> place_input_;
   std::unique_ptr<replicator::Step> place_step_;
   bool is_aligned_ = false;

@@ -28,7 +28,8 @@ ResNetWorkload::ResNetWorkload(
                      .side = config.image_size,
                      .num_classes = config.num_classes,
                      .seed = seed,
-                     .input = images},
+                     .input = images,
+                     .counters = {"step"}},
                     precision),
       config_(config) {
   step_ = BuildStep({[&](replicator::ReplicaContext& replica,

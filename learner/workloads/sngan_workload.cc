@@ -27,6 +27,12 @@ constexpr int64_t kSampleColumns = 8;
 // Images of an evaluation that are generated at once.
 constexpr int64_t kEvaluationBatch = 64;
 
+// Both updates of a joint step learn from the same batches.
+std::vector<std::string> CountersOf(const models::sngan::SnganConfig& config) {
+  if (config.joint_updates) return {"discriminator_step"};
+  return {"discriminator_step", "generator_step"};
+}
+
 void FillNormal(uint64_t seed, const std::string& stream, std::span<float> z) {
   RandomStream random(seed, stream);
   for (float& value : z) value = static_cast<float>(random.Normal());
@@ -76,7 +82,8 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
                      .side = config.side(),
                      .num_classes = config.num_classes,
                      .seed = seed,
-                     .input = images},
+                     .input = images,
+                     .counters = CountersOf(config)},
                     precision),
       config_(config),
       generator_begin_(ImageWorkload::replicator().accumulation_steps() *

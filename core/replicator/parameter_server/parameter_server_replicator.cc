@@ -222,10 +222,12 @@ class SpecInput : public Input {
             const InputFn& input_fn, InputMode mode)
       : owner_(owner) {
     const int replicas = config.replicas_of_group();
-    const InputContext context{
-        .num_replicas = replicas,
-        .num_pipelines = mode == InputMode::kPerReplica ? replicas : 1,
-        .num_groups = config.num_groups()};
+    InputContext context{.num_replicas = replicas,
+                         .num_groups = config.num_groups()};
+    if (mode == InputMode::kPerReplica) context.num_pipelines = replicas;
+    if (mode == InputMode::kPerWorker) {
+      context.num_pipelines = config.processes_per_group;
+    }
     pipeline_ = input_fn(context);
     specs_ = pipeline_->specs();
     const int num_fed = replicas / context.num_pipelines;
