@@ -20,27 +20,35 @@ namespace {
 
 constexpr const char* kBatches = "batches";
 
-// Gives the place of the first process in every row.
+// Gives the place of the first process in every row: position of the images and
+// position in the cycle.
 class PlaceInput : public replicator::InputPipeline {
  public:
-  PlaceInput(std::function<int64_t()> place,
+  using Place = std::pair<int64_t, int64_t>;
+
+  PlaceInput(std::function<Place()> place,
              const replicator::InputContext& context)
       : place_(std::move(place)),
         specs_({{.name = "place",
                  .dtype = DType::kI64,
-                 .shape = Shape({context.num_replicas})}}) {}
+                 .shape = Shape({context.num_replicas, 2})}}) {}
 
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
   }
   NextResult Next(Clock::TimePoint /*deadline*/,
                   std::span<const MutableTensorView> batch) override {
-    std::ranges::fill(batch[0].Span<int64_t>(), place_());
+    const auto [position, cycle_position] = place_();
+    const std::span<int64_t> rows = batch[0].Span<int64_t>();
+    for (size_t i = 0; i < rows.size(); i += 2) {
+      rows[i] = position;
+      rows[i + 1] = cycle_position;
+    }
     return NextResult::kOk;
   }
 
  private:
-  const std::function<int64_t()> place_;
+  const std::function<Place()> place_;
   const std::vector<replicator::InputSpec> specs_;
 };
 
@@ -100,7 +108,11 @@ void ImageWorkload::BuildPlace(const std::vector<std::string>& counters) {
   place_input_ = replicator_->MakeInput(
       [this](const replicator::InputContext& context) {
         return std::make_unique<PlaceInput>(
-            [this] { return images_.begin()->second->position(); }, context);
+            [this] {
+              return std::pair(images_.begin()->second->position(),
+                               cycle_position());
+            },
+            context);
       },
       replicator::InputMode::kSingle);
   place_step_ = replicator_->Build(
@@ -124,16 +136,17 @@ NextResult ImageWorkload::AlignInputs(Clock::TimePoint deadline) {
   if (is_aligned_) return NextResult::kOk;
   const NextResult result = place_step_->Run(deadline);
   if (result != NextResult::kOk) return result;
-  const int64_t place = place_step_->value("place").Span<int64_t>()[0];
+  const auto place = place_step_->value("place").Span<int64_t>();
   const int64_t num_updates = place_step_->value("updates").Span<int64_t>()[0];
   for (const auto& [group, images] : images_) {
     // only the first group has the process that has loaded a checkpoint
     const int64_t position =
-        group == 0 ? place
+        group == 0 ? place[0]
                    : PositionOf(group, num_updates *
                                            replicator_->accumulation_steps());
     if (images->position() != position) images->set_position(position);
   }
+  set_cycle_position(place[1]);
   is_aligned_ = true;
   return NextResult::kOk;
 }

@@ -32,7 +32,8 @@ struct ImageOptions {
 // The base of workloads that learn from images: the replicator, and the input
 // with its position in a checkpoint. Every process reads its own rows of a
 // batch. The first process's checkpoint has the number of batches, which gives
-// the position of all processes; the others receive it before their first step.
+// the position of all processes; the others receive it before their first step,
+// and the position in the cycle with it.
 // Groups that do not wait for the first process's take it from the counters of
 // the model, as if all groups had made as many updates.
 //
@@ -72,6 +73,10 @@ class ImageWorkload : public Workload {
   // Returns kOk once that is done.
   NextResult AlignInputs(Clock::TimePoint deadline);
   bool should_stop() const { return should_stop_(); }
+  // The next step's place in a cycle of several kinds of steps, which the
+  // processes of a group make together.
+  virtual int64_t cycle_position() const { return 0; }
+  virtual void set_cycle_position(int64_t /*position*/) {}
   // Number of batches that the run has taken.
   int64_t num_batches() const;
   // The position of a group when all have taken `num_batches`.
@@ -115,7 +120,7 @@ class ImageWorkload : public Workload {
   int num_groups_ = 1;
   int num_pipelines_ = 1;
   std::unique_ptr<replicator::Input> input_;
-  // a step whose values are the position of the group's first process and the sum
+  // a step whose values are the place of the group's first process and the sum
   // of the counters; null where a process alone has all images
   std::unique_ptr<replicator::Input> place_input_;
   std::unique_ptr<replicator::Step> place_step_;

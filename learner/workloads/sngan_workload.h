@@ -51,6 +51,10 @@ class SnganWorkload : public ImageWorkload {
   void Restore(const std::map<std::string, std::string>& state) override;
 
  private:
+  int64_t cycle_position() const override { return cycle_position_; }
+  void set_cycle_position(int64_t position) override {
+    cycle_position_ = position;
+  }
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
   // Generates images for latent vectors from an input of its own.

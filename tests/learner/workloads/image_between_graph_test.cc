@@ -13,6 +13,7 @@
 #include "core/comm/mpi_communicator.h"
 #include "core/runtime/checkpoint.h"
 #include "learner/workloads/resnet_workload.h"
+#include "learner/workloads/sngan_workload.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
 
@@ -162,6 +163,47 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
     for (int i = 0; i < 5; ++i) losses.push_back(take_step(resumed));
     EXPECT_EQ(losses, expected) << accumulation_steps;
   }
+}
+
+// Would catch processes of which some update one network and some the other.
+TEST(ImageWorkersTest, GoOnInTheMiddleOfACycle) {
+  bool is_first = false;
+  const auto make = [&] {
+    models::sngan::SnganConfig config;
+    config.num_classes = 3;
+    config.latent_size = 4;
+    config.generator_channels = config.discriminator_channels = 3;
+    config.discriminator_steps = 2;
+    auto replicator = replicator::Replicator::Create(
+        ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1), /*seed=*/1);
+    is_first = replicator->process_id() == 0;
+    return SnganWorkload(config, kImageBatch, graph::Precision::kF32,
+                         /*seed=*/1, std::move(replicator));
+  };
+  const auto take_steps = [](SnganWorkload& workload, int count) {
+    for (int i = 0; i < count; ++i) {
+      NextResult result = NextResult::kTimeout;
+      while (result == NextResult::kTimeout) {
+        result = workload.Step(Clock::Real().Now() + std::chrono::seconds(1));
+      }
+      ASSERT_EQ(result, NextResult::kOk);
+    }
+  };
+  SnganWorkload whole = make();
+  take_steps(whole, 2);
+  const auto state = whole.State();
+  const runtime::HostVariables variables =
+      runtime::CopyVariables(whole.variables());
+  take_steps(whole, 3);
+  SnganWorkload resumed = make();
+  if (is_first) {
+    resumed.Restore(state);
+    for (const auto& [name, value] : variables) {
+      resumed.variables().Set(name, value.view());
+    }
+  }
+  take_steps(resumed, 3);
+  EXPECT_EQ(ValuesOf(resumed.variables()), ValuesOf(whole.variables()));
 }
 
 // A step sends gradients: as many bytes for images of any size.
