@@ -41,6 +41,8 @@ Manifest Manifest::Read(config::Reader& reader) {
   reader.Field("id", &id, {0, INT64_MAX}, "of the parts elsewhere");
   c.id = static_cast<uint64_t>(id);
   reader.Field("seconds", &c.seconds, {0.0, 1e12}, "of training by then");
+  reader.Field("epochs", &c.epochs, {0.0, 1e12},
+               "passes over the data by then");
   reader.Field("input", &c.has_input, "whether the replay has a part");
   return c;
 }
@@ -63,11 +65,15 @@ void CheckpointFolder::Save(const runtime::HostVariables& variables,
 }
 
 void CheckpointFolder::Complete(const Manifest& manifest) {
-  AtomicWriteFile(ManifestOf(manifest.step),
-                  fmt::format("# every part of this checkpoint is on the disk\n"
-                              "step: {}\nid: {}\ninput: {}\nseconds: {:.3f}\n",
-                              manifest.step, manifest.id, manifest.has_input,
-                              manifest.seconds));
+  AtomicWriteFile(
+      ManifestOf(manifest.step),
+      fmt::format(
+          "# every part of this checkpoint is on the disk\n"
+          "step: {}\nid: {}\ninput: {}\nseconds: {:.3f}\n"
+          "{}",
+          manifest.step, manifest.id, manifest.has_input, manifest.seconds,
+          manifest.epochs ? fmt::format("epochs: {}\n", *manifest.epochs)
+                          : ""));
   int num_kept = 0;
   const std::vector<int64_t> steps = AllSteps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {

@@ -20,6 +20,8 @@ struct Manifest {
   uint64_t id = 0;
   // Training time of the run so far, seconds.
   double seconds = 0.0;
+  // Passes over the data so far; nothing for endless data.
+  std::optional<double> epochs;
   // Whether the input has a part: the replay's checkpoint of this id.
   bool has_input = false;
 

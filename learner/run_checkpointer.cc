@@ -91,7 +91,10 @@ bool RunCheckpointer::Cut(int64_t step) {
     }
   } const unpause{input_};
   const Clock::TimePoint begin = clock_.Now();
-  manifest_ = {.step = step, .id = folder_.NextId(), .seconds = run_seconds_()};
+  manifest_ = {.step = step,
+               .id = folder_.NextId(),
+               .seconds = run_seconds_(),
+               .epochs = workload_.NumEpochs()};
   const auto variables = std::make_shared<const runtime::HostVariables>(
       runtime::CopyVariables(workload_.variables()));
   writing_ = PostOrRun(

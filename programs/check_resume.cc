@@ -25,6 +25,7 @@ struct Reached {
   int64_t steps = 0;
   double seconds = 0.0;
   int64_t frames = 0;
+  double epochs = 0.0;  // 0 for endless data
 };
 
 [[noreturn]] void Refuse(const std::filesystem::path& run_folder,
@@ -48,6 +49,7 @@ void CheckLimits(const learner::LimitsConfig& limits, const Reached& reached,
   };
   check("max_steps", limits.max_steps, reached.steps, "steps");
   check("max_frames", limits.max_frames, reached.frames, "frames");
+  check("max_epochs", limits.max_epochs, reached.epochs, "epochs");
   check("max_seconds", limits.max_seconds, reached.seconds,
         "seconds of training");
 }
@@ -147,7 +149,8 @@ void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
   CheckLimits(config.learner.limits,
               {.steps = newest->step,
                .seconds = newest->seconds,
-               .frames = agent_steps.value_or(0) * config.task.action_repeat},
+               .frames = agent_steps.value_or(0) * config.task.action_repeat,
+               .epochs = newest->epochs.value_or(0.0)},
               run_folder);
   if (config.has_actors()) CheckEvaluations(config.evaluation, run_folder);
   CheckVariables(invocation, task, checkpoints, run_folder);

@@ -101,6 +101,7 @@ TEST_F(CheckpointFolderTest, WhatIsNotCompleteIsNoCheckpoint) {
   const auto manifest = CheckpointFolder(path_, 2).NewestManifest();
   EXPECT_EQ(manifest->id, 2U);
   EXPECT_TRUE(manifest->has_input);
+  EXPECT_EQ(manifest->epochs, std::nullopt);
   EXPECT_EQ(folder.NextId(), 3U);
 }
 

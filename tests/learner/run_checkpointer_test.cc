@@ -44,6 +44,9 @@ class FakeWorkload : public Workload, public CheckpointedInput {
   }
   std::string WaitReason() const override { return ""; }
   double WaitSeconds() const override { return 0.0; }
+  std::optional<double> NumEpochs() const override {
+    return 0.25 * static_cast<double>(step);
+  }
   runtime::VariableStore& variables() override { return runner_.store(); }
   std::vector<std::pair<std::string, double>> Scalars() const override {
     return {};
@@ -121,6 +124,7 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
   EXPECT_THAT(folder_.Steps(), ElementsAre(5));
   EXPECT_TRUE(folder_.NewestManifest()->has_input);
   EXPECT_EQ(folder_.NewestManifest()->seconds, 7.5);
+  EXPECT_EQ(folder_.NewestManifest()->epochs, 1.25);
   // nothing new: none
   checkpointer_.Start(5);
   EXPECT_FALSE(workload_.is_paused);

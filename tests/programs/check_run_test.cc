@@ -12,6 +12,8 @@
 #include "core/config/load.h"
 #include "core/kernels/backend.h"
 #include "core/rpc/curve.h"
+#include "learner/checkpoint_folder.h"
+#include "programs/check_resume.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -140,6 +142,43 @@ TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckKeys(config); }),
             "run.key_file: " + file +
                 ": mode 0644 lets others read a secret key; hint: chmod 600");
+}
+
+// Each limit on its own, by what the newest checkpoint of an image model says.
+TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
+  const TemporaryFolder folder;
+  {
+    learner::CheckpointFolder checkpoints(folder.path() / "checkpoints", 1);
+    checkpoints.Save({}, {.step = 8, .metadata = {}});
+    checkpoints.Complete({.step = 8, .id = 1, .seconds = 3.5, .epochs = 2.5});
+  }
+  const Registry registry = Registry::BuiltIn();
+  const Commands commands = Commands::InFolder(".");
+  const auto refusal = [&](const std::string& limits) {
+    const auto loaded = LoadRunConfig(
+        config::Document::FromText(
+            "run.yaml", "learner: {workload: resnet50, limits: {" + limits +
+                            "}}\nresnet50: {depth: linear, image_size: 8}\n"),
+        registry);
+    return MessageOf<ConfigError>([&] {
+      CheckResume(
+          {.registry = registry, .commands = commands, .loaded = loaded},
+          /*task=*/{}, folder.path());
+    });
+  };
+  const std::string start =
+      "--resume " + folder.path().string() + ": the run is complete: ";
+  EXPECT_EQ(refusal("max_epochs: 2.5"),
+            start +
+                "2.5 epochs have reached learner.limits.max_epochs = 2.5; "
+                "hint: --set learner.limits.max_epochs=N trains on to a higher "
+                "limit, 0 without one");
+  EXPECT_THAT(refusal("max_steps: 8"), StartsWith(start + "8 steps have"));
+  EXPECT_THAT(refusal("max_seconds: 3"), StartsWith(start + "3.5 seconds"));
+  // nothing but the variables is left to check
+  EXPECT_THAT(refusal("max_epochs: 2.6"),
+              StartsWith("--resume " + folder.path().string() +
+                         ": the configuration does not fit"));
 }
 
 // A service takes them; the clients of a run could not use them.
