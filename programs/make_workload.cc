@@ -12,6 +12,7 @@ namespace {
 // Images for a workload that reads none: one that cannot be read, and no
 // evaluation. The run's own need not be there.
 data::ImageInput WithoutFiles(data::ImageInput images) {
+  images.is_read = false;
   if (!images.open) return images;
   images.open =
       [](data::Split split) -> std::shared_ptr<const data::ImageSource> {

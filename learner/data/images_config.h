@@ -44,6 +44,8 @@ struct ImageInput {
   ImagesConfig config;
   // Opens the source of a split; null for none. Empty: synthetic images.
   std::function<std::shared_ptr<const ImageSource>(Split split)> open;
+  // False for a workload whose steps do not run: its images may be missing.
+  bool is_read = true;
 };
 
 // image_folder and tar_shards.

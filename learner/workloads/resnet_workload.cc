@@ -1,5 +1,7 @@
 #include "learner/workloads/resnet_workload.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <chrono>
 #include <utility>
@@ -37,14 +39,24 @@ ResNetWorkload::ResNetWorkload(
                       return BuildResNetStep(replica, inputs, config);
                     }},
                     "step");
-  if (images.open) BuildEvaluation(config, batch_size, images);
+  BuildEvaluation(config, batch_size, images);
 }
 
 void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
                                      int64_t batch_size,
                                      const data::ImageInput& images) {
-  const auto source = images.open(data::Split::kEvaluation);
-  if (source == nullptr) return;
+  const auto source =
+      images.open ? images.open(data::Split::kEvaluation) : nullptr;
+  if (source == nullptr) {
+    if (images.is_read && config.evaluation_interval_steps > 0) {
+      throw ConfigError(fmt::format(
+          "resnet50.evaluation_interval_steps: {}, but images.evaluation names "
+          "no images; hint: set images.evaluation (with images.source rendered "
+          "images.num_evaluation); allowed without: 0",
+          config.evaluation_interval_steps));
+    }
+    return;
+  }
   bool is_together = true;
   evaluation_input_ =
       replicator().MakeInput([&](const replicator::InputContext& context) {

@@ -18,8 +18,8 @@ namespace replicant::learner {
 class ResNetWorkload : public ImageWorkload {
  public:
   // `batch_size` is that of all replicas. Throws what ImageWorkload and
-  // Replicator::Build() throw, and ConfigError for an evaluation with replicas
-  // that do not step together.
+  // Replicator::Build() throw, and ConfigError for an evaluation interval
+  // without images, or with replicas that do not step together.
   ResNetWorkload(const models::resnet::ResNetConfig& config, int64_t batch_size,
                  graph::Precision precision, uint64_t seed,
                  std::unique_ptr<replicator::Replicator> replicator,

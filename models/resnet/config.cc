@@ -80,7 +80,7 @@ ResNetConfig ResNetConfig::Read(config::Reader& reader) {
   reader.Field("evaluation_interval_steps", &c.evaluation_interval_steps,
                {0, 1'000'000'000},
                "steps between evaluations on all images of images.evaluation, "
-               "in f32; 0 for none");
+               "which it needs, in f32; 0 for none");
   reader.Field("initial_variables", &c.initial_variables,
                "safetensors file, with torchvision's names, of a new run's "
                "initial variables, relative to the file that holds this key; "

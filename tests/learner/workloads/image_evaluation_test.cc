@@ -208,10 +208,21 @@ TEST(ImageEvaluationTest, RunWithoutImagesToEvaluateOnHasNone) {
     return std::make_shared<Stripes>(split, -1);
   };
   models::resnet::ResNetConfig config = Config();
-  config.evaluation_interval_steps = 1;
   ResNetWorkload workload = Make(config, images);
   Train(workload, 1);
   EXPECT_TRUE(workload.Evaluate().empty());
+
+  config.evaluation_interval_steps = 1;
+  for (const data::ImageInput& none : {images, data::ImageInput{}}) {
+    EXPECT_EQ(MessageOf<ConfigError>([&] { Make(config, none); }),
+              "resnet50.evaluation_interval_steps: 1, but images.evaluation "
+              "names no images; hint: set images.evaluation (with "
+              "images.source rendered images.num_evaluation); allowed "
+              "without: 0");
+  }
+  // a workload for its variables needs no images
+  images.is_read = false;
+  Make(config, images);
 }
 
 TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
