@@ -14,8 +14,9 @@ namespace {
 
 // As in the papers.
 constexpr int64_t kNumSplits = 10;
-// Images that are read before their features are computed.
-constexpr size_t kNumAtOnce = 256;
+// Images that are read before their features are computed: few, since a run
+// that stops waits for these.
+constexpr size_t kNumAtOnce = 64;
 // Draws the images of the source: the same in all runs, so that their scores
 // compare.
 constexpr uint64_t kSubsetSeed = 0;
@@ -31,7 +32,7 @@ ImageScores::ImageScores(std::unique_ptr<FeatureExtractor> extractor,
   options_.num_images = std::min(options_.num_images, source_->size());
 }
 
-void ImageScores::ReadSource() {
+bool ImageScores::ReadSource(const std::function<bool()>& should_stop) {
   const auto reader = source_->MakeReader();
   const auto image_bytes =
       static_cast<size_t>(options_.side * options_.side * 3);
@@ -42,6 +43,7 @@ void ImageScores::ReadSource() {
   std::vector<int32_t> labels;
   std::vector<uint8_t> rgb;
   for (int64_t i = 0; i < options_.num_images; ++i) {
+    if (should_stop()) return false;
     const int64_t index = order.At(i);
     rgb.resize(rgb.size() + image_bytes);
     try {
@@ -70,20 +72,24 @@ void ImageScores::ReadSource() {
   }
   labels_ = std::move(labels);
   moments_ = std::move(moments);
+  return true;
 }
 
 std::vector<std::pair<std::string, double>> ImageScores::Score(
-    int64_t batch_size, const Generate& generate) {
-  if (extractor_ && !moments_) ReadSource();
+    int64_t batch_size, const Generate& generate,
+    const std::function<bool()>& should_stop) {
+  bool stops = extractor_ && !moments_ && !ReadSource(should_stop);
   ImageFeatures features;
   for (int64_t i = 0; i < options_.num_images; i += batch_size) {
     std::vector<int32_t> labels(
         static_cast<size_t>(std::min(batch_size, options_.num_images - i)));
+    stops = stops || should_stop();
+    if (stops) labels.clear();
     for (size_t k = 0; extractor_ && k < labels.size(); ++k) {
       labels[k] = labels_[(static_cast<size_t>(i) + k) % labels_.size()];
     }
     const std::vector<uint8_t> rgb = generate(i, labels);
-    if (rgb.empty()) return {};
+    if (stops || rgb.empty()) return {};
     if (extractor_) extractor_->Extract(rgb, options_.side, &features);
   }
   if (!extractor_) return {};

@@ -37,19 +37,23 @@ class ImageScores {
               const Options& options);
 
   // Makes images [n, side, side, 3] u8 of the classes `labels`, [n]; `first` is
-  // the number of the first image. Returns none to end the evaluation.
+  // the number of the first image. Returns none to end the evaluation. No
+  // labels end it in all processes.
   using Generate = std::function<std::vector<uint8_t>(
       int64_t first, std::span<const int32_t> labels)>;
   // Calls `generate` for the classes of the source's images, at most
   // `batch_size` at a time. Returns evaluation_fid, evaluation_inception_score
-  // and evaluation_images; nothing if `generate` ends it. Leaves out damaged
-  // images. Throws IoError if fewer than two of the source's images can be
-  // read, or the system cannot read one.
-  std::vector<std::pair<std::string, double>> Score(int64_t batch_size,
-                                                    const Generate& generate);
+  // and evaluation_images; nothing if `generate` ends it, or once `should_stop`
+  // returns true, which is asked before each image of the source and each call
+  // of `generate`. Leaves out damaged images. Throws IoError if fewer than two
+  // of the source's images can be read, or the system cannot read one.
+  std::vector<std::pair<std::string, double>> Score(
+      int64_t batch_size, const Generate& generate,
+      const std::function<bool()>& should_stop = [] { return false; });
 
  private:
-  void ReadSource();
+  // Returns whether it has read the source: it stops with `should_stop`.
+  bool ReadSource(const std::function<bool()>& should_stop);
 
   std::unique_ptr<FeatureExtractor> extractor_;
   std::shared_ptr<const data::ImageSource> source_;

@@ -214,16 +214,17 @@ void SnganWorkload::BuildEvaluation(const models::sngan::SnganConfig& config,
 std::vector<std::pair<std::string, double>> SnganWorkload::Evaluate() {
   if (!scores_) return {};
   auto scores = scores_->Score(
-      kEvaluationBatch, [&](int64_t first, std::span<const int32_t> labels) {
+      kEvaluationBatch,
+      [&](int64_t first, std::span<const int32_t> labels) {
         first_evaluated_ = first;
+        // without labels its input ends, which all processes see
         evaluation_labels_.assign(labels.begin(), labels.end());
-        // the end of its input ends the evaluation of all processes
-        if (should_stop()) evaluation_labels_.clear();
         std::vector<uint8_t> rgb = evaluation_.Run();
         if (rgb.empty()) return rgb;
         rgb.resize(labels.size() * static_cast<size_t>(side_ * side_ * 3));
         return rgb;
-      });
+      },
+      [this] { return should_stop(); });
   if (!scores.empty()) evaluation_scalars_ = scores;
   return scores;
 }

@@ -343,6 +343,26 @@ TEST_F(ImageScoresTest, WithoutAnExtractorOnlyGenerates) {
   EXPECT_EQ(count, 30);
 }
 
+// Would catch a run that is killed because it reads the training images for
+// minutes.
+TEST_F(ImageScoresTest, GivesUpReadingTheSourceWhereTheRunStops) {
+  ImageScores scores = Make(30);
+  std::vector<size_t> sizes;
+  const auto generate = [&](int64_t /*first*/,
+                            std::span<const int32_t> labels) {
+    sizes.push_back(labels.size());
+    return Noise(static_cast<int64_t>(labels.size()), 8, /*seed=*/1);
+  };
+  int num_calls = 0;
+  EXPECT_TRUE(
+      scores.Score(7, generate, [&] { return ++num_calls >= 3; }).empty());
+  EXPECT_EQ(num_calls, 3);
+  // the other processes learn of it
+  EXPECT_EQ(sizes, std::vector<size_t>{0});
+  // the next evaluation reads all images
+  EXPECT_NEAR(scores.Score(7, Copies(0)).at(0).second, 0.0, 1e-4);
+}
+
 TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
   models::sngan::SnganConfig config;
   config.num_classes = 2;
@@ -370,6 +390,11 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
              .accumulation_steps = accumulation_steps},
             /*seed=*/1),
         images);
+    int num_calls = 0;
+    workload.SetShouldStop([&] { return ++num_calls >= 2; });
+    EXPECT_TRUE(workload.Evaluate().empty());
+    EXPECT_EQ(num_calls, 2);
+    workload.SetShouldStop([] { return false; });
     for (int i = 0; i < 2; ++i) {
       EXPECT_LE(workload.Scalars().size(), 1U);
       ASSERT_EQ(workload.Step(Clock::Real().Now() + std::chrono::minutes(1)),
@@ -378,7 +403,7 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
     std::map<std::string, double> scalars;
     for (const auto& [name, value] : workload.Scalars()) scalars[name] = value;
     // a run that stops gives up its evaluation
-    int num_calls = 0;
+    num_calls = 0;
     workload.SetShouldStop([&] { return ++num_calls >= 2; });
     EXPECT_TRUE(workload.Evaluate().empty());
     EXPECT_EQ(num_calls, 2);
