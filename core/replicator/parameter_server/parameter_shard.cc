@@ -251,8 +251,8 @@ bool ParameterShard::Try(Waiting& waiting, bool may_pull) {
 }
 
 const std::vector<std::string>& ParameterShard::Read(uint32_t step) const {
-  static const std::vector<std::string> kNone;
-  return step == ServerRequest::kNoVariables ? kNone : steps_[step].read;
+  static const std::vector<std::string> none;
+  return step == ServerRequest::kNoVariables ? none : steps_[step].read;
 }
 
 void ParameterShard::Apply(const Waiting& waiting) {
