@@ -290,15 +290,13 @@ std::unique_ptr<Kernel> MakeBatchNorm(const CpuRequest& request) {
 }  // namespace
 
 void AddBatchNormKernels(CpuKernelTable& table) {
-  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotF32OrBF16};
+  table["BatchNorm"] = {.make = &MakeBatchNorm, .why_not = &WhyNotNorm};
   table["BatchNormGradient"] = {.make = &MakeBatchNormGradient,
-                                .why_not = &WhyNotF32OrBF16};
-  table["BatchMoments"] = {.make = &MakeBatchMoments,
-                           .why_not = &WhyNotF32OrBF16};
-  table["BatchNormApply"] = {.make = &MakeBatchNorm,
-                             .why_not = &WhyNotF32OrBF16};
+                                .why_not = &WhyNotNorm};
+  table["BatchMoments"] = {.make = &MakeBatchMoments, .why_not = &WhyNotNorm};
+  table["BatchNormApply"] = {.make = &MakeBatchNorm, .why_not = &WhyNotNorm};
   table["BatchNormApplyGradient"] = {.make = &MakeBatchNormApplyGradient,
-                                     .why_not = &WhyNotF32OrBF16};
+                                     .why_not = &WhyNotNorm};
   // few elements: as in common/
   table["CombineMoments"] = {};
   table["CombineMomentsGradient"] = {};

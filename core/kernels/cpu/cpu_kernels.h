@@ -53,6 +53,9 @@ void AddReduceKernels(CpuKernelTable& table);
 void AddShapeKernels(CpuKernelTable& table);
 void AddIndexingKernels(CpuKernelTable& table);
 
+// Rule of the norms: x may be bf16, and gamma, beta and statistics are f32.
+std::string WhyNotNorm(const KernelRequest& request);
+
 // Whether a convolution, or its weight gradient, is faster by the loops that
 // read pixels.
 bool ShouldReadPixels(const KernelRequest& conv);

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/parallel.h"
@@ -205,10 +207,21 @@ std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
 
 }  // namespace
 
+std::string WhyNotNorm(const KernelRequest& request) {
+  if (std::string why = WhyNotF32OrBF16(request); !why.empty()) return why;
+  // beta and statistics have the dtype of gamma
+  const std::string_view op = request.node.op->name;
+  const size_t gamma = op.ends_with("Gradient") ? 2 : 1;
+  const graph::TensorType& vector =
+      op == "BatchMoments" ? request.output() : request.input(gamma);
+  if (vector.dtype == DType::kF32) return {};
+  return "it takes gamma, beta and statistics in f32, got " + vector.ToString();
+}
+
 void AddNormKernels(CpuKernelTable& table) {
-  table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotF32OrBF16};
+  table["LayerNorm"] = {.make = &MakeLayerNorm, .why_not = &WhyNotNorm};
   table["LayerNormGradient"] = {.make = &MakeLayerNormGradient,
-                                .why_not = &WhyNotF32OrBF16};
+                                .why_not = &WhyNotNorm};
 }
 
 }  // namespace replicant::kernels::cpu

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -256,6 +258,36 @@ TEST(CpuBackendTest, RefusesOtherFloatsByName) {
   EXPECT_EQ(MessageOf([&] { backend->CompileKernel(g, y.producer()); }),
             "cpu, 2 threads cannot run Softmax 'Softmax' (model.cc:13): it "
             "takes f32, got bf16[2,3]");
+}
+
+// Would catch a kernel that reads or writes vectors of bf16 as floats, past
+// their end.
+TEST(CpuBackendTest, NormsRefuseGammaBetaAndStatisticsInBF16) {
+  const auto backend = MakeBackend("cpu", {.num_threads = 2});
+  Graph g;
+  const Output x = g.Input("x", DType::kBF16, Shape({4, 3}));
+  const Output gamma = g.Input("gamma", DType::kBF16, Shape({3}));
+  const Output beta = g.Input("beta", DType::kBF16, Shape({3}));
+  const Output sum =
+      graph::Add(graph::Add(graph::LayerNorm(x, gamma, beta),
+                            graph::BatchNorm(x, gamma, beta).y),
+                 graph::BatchNormApply(x, gamma, beta, graph::BatchMoments(x)));
+  graph::Gradients(graph::ReduceSum(sum), {x, gamma});
+  int num_norms = 0;
+  for (const graph::Node& node : g.nodes()) {
+    const std::string_view op = node.op->name;
+    if (!op.starts_with("LayerNorm") && !op.starts_with("BatchNorm") &&
+        op != "BatchMoments") {
+      continue;
+    }
+    ++num_norms;
+    const bool is_moments = op == "BatchMoments";
+    EXPECT_EQ(backend->target().WhyUnsupported(g, node),
+              std::string("it takes gamma, beta and statistics in f32, got ") +
+                  (is_moments ? "bf16[2,3]" : "bf16[3]"))
+        << op;
+  }
+  EXPECT_EQ(num_norms, 7);
 }
 
 TEST(CpuBackendTest, RefusesATeamOfNobody) {
