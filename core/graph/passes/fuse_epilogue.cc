@@ -4,7 +4,8 @@
 // single user of the result: first an Add of a bias vector, then a unary op.
 // The part of the chain that the target accepts becomes attributes and inputs
 // of the root. The fused node stands at the end of the chain, where the bias is
-// known.
+// known. It has the root's dtype, so a node that stores another one ends the
+// chain.
 #include <set>
 
 #include "core/graph/ops/elementwise.h"
@@ -25,26 +26,31 @@ bool CanTakeActivation(const Node& node) {
 }
 
 // Returns the number of the input of `add` that is a bias for `root`: a vector
-// over root's last dimension. -1 if there is none.
+// over root's last dimension, of f32 or root's dtype. -1 if there is none.
 int BiasInput(const Graph& graph, const Node& add, Endpoint root) {
   const ScalarProgram::Instruction* instruction = SingleInstruction(add);
   if (instruction == nullptr || instruction->op != ScalarOp::kAdd) return -1;
-  const Shape& shape = graph.type(root).shape;
+  const TensorType& product = graph.type(root);
+  if (add.output_type() != product) return -1;
+  const Shape columns({product.shape[product.shape.rank() - 1]});
   for (int i = 0; i < 2; ++i) {
     const Endpoint bias = add.inputs[static_cast<size_t>(i)];
     const Endpoint other = add.inputs[static_cast<size_t>(1 - i)];
-    if (other == root && bias != root &&
-        graph.type(bias).shape == Shape({shape[shape.rank() - 1]})) {
+    const TensorType& type = graph.type(bias);
+    if (other == root && bias != root && type.shape == columns &&
+        (type.dtype == DType::kF32 || type.dtype == product.dtype)) {
       return i;
     }
   }
   return -1;
 }
 
-bool IsActivation(const Node& node) {
+// Whether the node is a unary op that stores what it reads.
+bool IsActivation(const Graph& graph, const Node& node) {
   const ScalarProgram::Instruction* instruction = SingleInstruction(node);
   return instruction != nullptr && ScalarOpArity(instruction->op) == 1 &&
-         instruction->op != ScalarOp::kCopy && node.outputs.size() == 1;
+         instruction->op != ScalarOp::kCopy && node.outputs.size() == 1 &&
+         node.output_type() == graph.type(node.inputs[0]);
 }
 
 class EpilogueFuser {
@@ -109,7 +115,7 @@ class EpilogueFuser {
     }
     if (CanTakeActivation(root)) {
       const Node* user = OnlyUser(end);
-      if (user != nullptr && IsActivation(*user) &&
+      if (user != nullptr && IsActivation(graph_, *user) &&
           order_.MayJoin(root, *user)) {
         const ScalarProgram& activation = user->attributes.Program("program");
         // the root as it will be: what comes behind may depend on a bias

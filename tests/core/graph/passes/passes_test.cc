@@ -126,6 +126,30 @@ TEST(PassesTest, FuseEpilogueTakesBiasAndActivationIntoTheProduct) {
             "transpose_a=false transpose_b=false -> f32[4,2]\n");
 }
 
+// In bf16 a sum with a bias of the product's size stays f32, and a bias may be
+// bf16 where the product is not: fused, both would have another dtype.
+TEST(PassesTest, FuseEpilogueKeepsEveryDtype) {
+  GraphRunner runner;
+  const auto normal = [&](const char* name, const Shape& shape) {
+    return runner.Input(name, RandomNormal(DType::kF32, shape, 1));
+  };
+  const Output pixel = Conv2d(normal("x", Shape({1, 1, 1, 3})),
+                              normal("w", Shape({2, 3, 1, 1})));
+  const Output sum = Add(pixel, normal("b", Shape({2})));
+  const Output row =
+      MatMul(normal("v", Shape({1, 3})), normal("m", Shape({3, 4})));
+  const Output bias = Reshape(
+      MatMul(normal("p", Shape({2, 3})), normal("q", Shape({3, 2}))), {4});
+  const std::vector<Output> outputs = {Relu(sum), Add(row, bias)};
+  const auto text = [&](const std::vector<std::string>& on) {
+    return runner
+        .Compile({.outputs = outputs},
+                 {.passes = {.off = AllBut(on), .precision = Precision::kBF16}})
+        ->ToText();
+  };
+  EXPECT_EQ(text({"fuse_epilogue", "prune"}), text({"prune"}));
+}
+
 // A first layer with its gradient, on moved pixels.
 struct FirstLayer {
   explicit FirstLayer(GraphRunner& runner) {
