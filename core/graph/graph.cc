@@ -262,7 +262,9 @@ Output Graph::Add(NodeSpec spec, CallSite site) {
   Node node;
   node.id = static_cast<NodeId>(nodes_.size());
   node.op = spec.op;
-  node.name = UniqueName(wanted);
+  const bool has_name =
+      spec.op == &InputOp() && names_of_inputs_.erase(wanted) > 0;
+  node.name = has_name ? wanted : UniqueName(wanted);
   node.inputs = std::move(inputs);
   node.outputs = std::move(outputs);
   node.attributes = std::move(spec.attributes);
@@ -303,6 +305,11 @@ void Graph::CopyDeclarations(const Graph& other) {
   variables_ = other.variables_;
   versions_.assign(variables_.size(), Endpoint{});
   for (const VariableSpec& spec : variables_) names_[spec.name] = 1;
+  for (const Node& node : other.nodes_) {
+    if (node.op != &InputOp()) continue;
+    names_[node.name] = 1;
+    names_of_inputs_.insert(node.name);
+  }
 }
 
 void Graph::SetNewestVersion(VariableId variable, Output version) {

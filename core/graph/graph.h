@@ -228,7 +228,8 @@ class Graph {
   std::string ReserveStreamName(const std::string& name);
 
   // Copies seed and variables of `other` into this empty graph. A pass starts
-  // with it and then adds nodes one by one.
+  // with it and then adds nodes one by one. The names of other's inputs are
+  // kept for their copies.
   void CopyDeclarations(const Graph& other);
   // Makes `version` the newest version of the variable.
   void SetNewestVersion(VariableId variable, Output version);
@@ -322,6 +323,8 @@ class Graph {
   std::vector<Endpoint> versions_;
   // the names taken, each with the number to try next for a repetition
   std::map<std::string, int, std::less<>> names_;
+  // those of inputs that are still to be copied
+  std::set<std::string> names_of_inputs_;
   std::set<std::string> stream_names_;
   std::string scope_;
   int32_t device_ = 0;

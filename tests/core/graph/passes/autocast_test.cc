@@ -139,6 +139,14 @@ TEST_F(AutocastTest, ConcatStoresBF16OnlyOfBF16) {
   EXPECT_EQ(types.of("Concat_1"), DType::kF32);
 }
 
+// The caller fills inputs by name. This one comes after the casts of x and w.
+TEST_F(AutocastTest, AnInputKeepsItsName) {
+  const Output h = MatMul(Input("x", Shape({4, 3})), Input("w", Shape({3, 2})));
+  const Types types({Mul(h, Input("Cast", Shape({4, 2})))});
+  EXPECT_EQ(types.of("Cast"), DType::kF32);
+  EXPECT_EQ(types.of("Cast_1"), DType::kBF16);
+}
+
 TEST_F(AutocastTest, WhatIsNotF32IsLeftAlone) {
   const Output x = graph_.Input("x", DType::kF64, Shape({4, 3}));
   const Output w = graph_.Input("w", DType::kF64, Shape({3, 3}));
