@@ -109,7 +109,8 @@ std::unique_ptr<Kernel> MakeCrossEntropy(const CpuRequest& request) {
 }
 
 // inputs: probabilities [B, K], reward [B], discount [B]. The hat function of
-// the definition is nonzero at no more than two neighbours of a moved atom.
+// the definition is nonzero at no more than two neighbours of a moved atom. The
+// zeros matter in a row with a number that is not finite: their product is NaN.
 std::unique_ptr<Kernel> MakeProjection(const CpuRequest& request) {
   const RowShape s = ShapeOf(request);
   const double v_min = request.node.attributes.Float("v_min");
@@ -126,16 +127,14 @@ std::unique_ptr<Kernel> MakeProjection(const CpuRequest& request) {
                 static_cast<double>(operands.input<float>(2)[row]);
             float* m = operands.output<float>() + row * s.columns;
             std::fill_n(m, s.columns, 0.0f);
+            bool is_finite = true;
             for (int64_t j = 0; j < s.columns; ++j) {
               const double z = v_min + static_cast<double>(j) * gap;
               const double moved =
                   std::clamp(reward + discount * z, v_min, v_max);
               const double place = (moved - v_min) / gap;
-              // NaN is kept
-              if (std::isnan(place)) {
-                m[0] = std::numeric_limits<float>::quiet_NaN();
-                continue;
-              }
+              is_finite &= !std::isnan(place) && std::isfinite(p[j]);
+              if (std::isnan(place)) continue;
               const int64_t lower =
                   std::min(static_cast<int64_t>(place), s.columns - 2);
               const auto share =
@@ -143,6 +142,11 @@ std::unique_ptr<Kernel> MakeProjection(const CpuRequest& request) {
               m[lower] += p[j] * (1.0f - share);
               m[lower + 1] += p[j] * share;
             }
+            if (is_finite) continue;
+            std::replace_if(
+                m, m + s.columns,
+                [](float mass) { return std::isfinite(mass); },
+                std::numeric_limits<float>::quiet_NaN());
           }
         });
   });

@@ -1,6 +1,7 @@
 // What holds for plans on the CPU backend, beyond the values of its ops.
 #include "core/kernels/cpu/cpu_backend.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -288,6 +290,38 @@ TEST(CpuBackendTest, NormsRefuseGammaBetaAndStatisticsInBF16) {
         << op;
   }
   EXPECT_EQ(num_norms, 7);
+}
+
+// Rows with a probability or a reward that is not finite, and one without.
+TEST(CpuBackendTest, TheProjectionKeepsNanAsTheReferenceDoes) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Graph g;
+  const Output p = g.Input("p", DType::kF32, Shape({6, 5}));
+  const Output reward = g.Input("reward", DType::kF32, Shape({6}));
+  const Output discount = g.Input("discount", DType::kF32, Shape({6}));
+  const Output m = graph::CategoricalProjection(p, reward, discount, -1.0, 1.0);
+  const auto run = [&](const char* name) {
+    const auto backend = MakeBackend(name);
+    runtime::VariableStore store(*backend, /*seed=*/1);
+    runtime::Executor plan(g, {.outputs = {m}}, store);
+    const auto probabilities = plan.input("p").Span<float>();
+    std::ranges::fill(probabilities, 0.25F);
+    probabilities[5 * 1 + 2] = kNan;
+    probabilities[5 * 2 + 2] = kInfinity;
+    std::ranges::copy(
+        std::vector<float>{0.25F, 0.25F, 0.25F, kNan, kInfinity, 0.25F},
+        plan.input("reward").Span<float>().begin());
+    std::ranges::copy(std::vector<float>{0.5F, 0.5F, 0.5F, 0.5F, 0.5F, kNan},
+                      plan.input("discount").Span<float>().begin());
+    plan.Run();
+    std::vector<std::string> values;
+    for (const double value : testing::ToDoubles(plan.output(0))) {
+      values.push_back(fmt::format("{:.6f}", std::isnan(value) ? kNan : value));
+    }
+    return values;
+  };
+  EXPECT_EQ(run("cpu"), run("reference"));
 }
 
 TEST(CpuBackendTest, RefusesATeamOfNobody) {
