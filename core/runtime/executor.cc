@@ -136,12 +136,9 @@ class Executor::Impl {
       throw InvalidArgument(fmt::format("Executor: no input '{}'; inputs: {}",
                                         name, fmt::join(input_names(), ", ")));
     }
-    for (WholeInput& whole : whole_inputs_) {
-      if (whole.part.data() == found->second.data()) {
-        return whole.rows.mutable_view();
-      }
-    }
-    return found->second;
+    const auto whole = whole_inputs_.find(name);
+    return whole == whole_inputs_.end() ? found->second
+                                        : whole->second.rows.mutable_view();
   }
 
   std::vector<std::string> input_names() const {
@@ -159,7 +156,7 @@ class Executor::Impl {
 
   void SendInputs() {
     if (are_inputs_sent_) return;
-    for (WholeInput& input : whole_inputs_) input.TakePart();
+    for (auto& [name, input] : whole_inputs_) input.TakePart();
     if (device_ != nullptr) device_->Send();
     are_inputs_sent_ = true;
   }
@@ -449,11 +446,11 @@ class Executor::Impl {
       inputs_.emplace(node.name, view);
       const graph::InputPart part = graph::InputPart::Of(node);
       if (part.count == 1) continue;
-      whole_inputs_.push_back(
-          {.rows = HostTensor(view.dtype(), view.shape().WithLeading(
-                                                view.shape()[0] * part.count)),
-           .part = view,
-           .index = part.index});
+      const Shape rows = view.shape().WithLeading(view.shape()[0] * part.count);
+      whole_inputs_.emplace(node.name,
+                            WholeInput{.rows = HostTensor(view.dtype(), rows),
+                                       .part = view,
+                                       .index = part.index});
     }
     for (const Output& output : program_.outputs) {
       outputs_.push_back(ViewOf(output.endpoint(), placement));
@@ -528,7 +525,7 @@ class Executor::Impl {
   // debug mode only
   std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
   std::map<std::string, MutableTensorView, std::less<>> inputs_;
-  std::vector<WholeInput> whole_inputs_;
+  std::map<std::string, WholeInput, std::less<>> whole_inputs_;
   std::vector<MutableTensorView> outputs_;
   bool are_inputs_sent_ = false;
   bool is_running_ = false;
