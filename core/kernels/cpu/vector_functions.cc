@@ -1,5 +1,6 @@
 #include "core/kernels/cpu/vector_functions.h"
 
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -68,6 +69,25 @@ HWY_INLINE V Sigmoid(V a) {
   const V e = hn::Exp(D(), hn::Neg(hn::Abs(a)));
   const V upper = One() / (One() + e);
   return KeepNaN(a, hn::IfThenElse(hn::Lt(a, Zero()), e * upper, upper));
+}
+
+// sin(a) or cos(a). The library's reduction to one period loses digits of large
+// numbers: kExact, which is slow, computes those, infinities and NaN.
+template <float (*kExact)(float)>
+HWY_INLINE V Periodic(V a, V value) {
+  constexpr float kLimit = 30000.0f;
+  const D d;
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(a), hn::Set(d, kLimit))))) {
+    return value;
+  }
+  alignas(64) float arguments[hn::MaxLanes(D())];
+  alignas(64) float values[hn::MaxLanes(D())];
+  hn::Store(a, d, arguments);
+  hn::Store(value, d, values);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (!(std::fabs(arguments[i]) < kLimit)) values[i] = kExact(arguments[i]);
+  }
+  return hn::Load(d, values);
 }
 
 HWY_INLINE V Sign(V a) {
@@ -163,9 +183,11 @@ VectorFunction Find(ScalarOp op) {
     case ScalarOp::kSquare:
       return Unary([](V a) HWY_ATTR { return a * a; });
     case ScalarOp::kSin:
-      return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Sin(D(), a)); });
+      return Unary(
+          [](V a) HWY_ATTR { return Periodic<&std::sin>(a, hn::Sin(D(), a)); });
     case ScalarOp::kCos:
-      return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Cos(D(), a)); });
+      return Unary(
+          [](V a) HWY_ATTR { return Periodic<&std::cos>(a, hn::Cos(D(), a)); });
     case ScalarOp::kTanh:
       return Unary([](V a) HWY_ATTR { return KeepNaN(a, hn::Tanh(D(), a)); });
     case ScalarOp::kSigmoid:

@@ -11,7 +11,7 @@ namespace replicant::kernels::cpu {
 // 0. Operands that the op lacks may be null. `out` may be one of the operands.
 //
 // Accuracy: 4 units in the last place of the exact value (sin, cos: of 1 if
-// that is larger, for |a| < 30000). NaN stays NaN.
+// that is larger; they are slow where |a| >= 30000). NaN stays NaN.
 using VectorFunction = void (*)(const float* a, const float* b, const float* c,
                                 float p, float q, float* out, size_t n);
 

@@ -44,6 +44,26 @@ TEST(VectorFunctionsTest, RoundingInPlaceGivesWhatToBF16Stores) {
   }
 }
 
+// From 2^-149 to the largest float; far from 0 a small error of the reduction
+// to one period is a wrong result.
+TEST(VectorFunctionsTest, SinAndCosAreAccurateForAllFloats) {
+  const std::vector<float> values = Values();
+  std::vector<float> results(values.size());
+  const auto check = [&](graph::ScalarOp op, double (*exact)(double)) {
+    FindVectorFunction(op)(values.data(), nullptr, nullptr, 0.0F, 0.0F,
+                           results.data(), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i])) {
+        ASSERT_NEAR(results[i], exact(values[i]), 4 * 0x1p-23) << values[i];
+      } else {
+        ASSERT_TRUE(std::isnan(results[i])) << values[i];
+      }
+    }
+  };
+  check(graph::ScalarOp::kSin, &std::sin);
+  check(graph::ScalarOp::kCos, &std::cos);
+}
+
 TEST(VectorFunctionsTest, ToFloatsIsExact) {
   std::vector<BFloat16> halves;
   for (uint32_t bits = 0; bits < 0x10000 - 1; ++bits) {
