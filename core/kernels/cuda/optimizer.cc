@@ -2,146 +2,181 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/kernels/cuda/cuda_kernels.h"
 
-// Updates of all variables of a node in one launch.
+// Updates of all variables of a node, as few launches as their arguments allow.
 namespace replicant::kernels::cuda {
 namespace {
 
-// The tensors of an update, without addresses. Inputs [0, num_pointers) are the
-// groups.
-struct Groups {
-  explicit Groups(const KernelBuilder& builder)
-      : Groups(builder,
-               static_cast<size_t>(builder.attributes().Int("count"))) {
-    const graph::UpdatePart part = graph::UpdatePartOf(builder.attributes());
-    tensors.num_gradients = static_cast<int>(part.num_gradients);
-    tensors.gradient_factor = static_cast<float>(part.gradient_factor);
-    tensors.begin = size * part.index / part.count;
-    num_elements = size * (part.index + 1) / part.count - tensors.begin;
-  }
-  // Of one group of `count` tensors, whole.
-  Groups(const KernelBuilder& builder, size_t count) {
-    tensors.count = static_cast<int>(count);
-    tensors.num_gradients = 1;
-    for (size_t i = 0; i < count; ++i) {
-      tensors.first[i] = size;
-      size += builder.input(i).shape.num_elements();
-    }
-    num_elements = size;
-  }
-
+// A run of the tensors that inputs [0, num_groups * count) hold in groups of
+// `count`: as many as the argument of a launch has room for.
+struct Piece {
   // Sets the addresses. The first node.updates.size() operands are the same as
   // inputs and as outputs.
-  static void Bind(TensorGroups& groups, const KernelBindings& bindings,
-                   size_t num_pointers) {
-    for (size_t i = 0; i < num_pointers; ++i) {
-      groups.pointers[i] = const_cast<float*>(In<float>(bindings, i));
+  void Bind(const KernelBindings& bindings, TensorGroups* groups) const {
+    const auto own_count = static_cast<size_t>(groups->count);
+    for (size_t g = 0; g < num_groups; ++g) {
+      for (size_t i = 0; i < own_count; ++i) {
+        groups->pointers[g * own_count + i] = const_cast<float*>(
+            In<float>(bindings, g * count + first_tensor + i));
+      }
     }
   }
 
-  TensorGroups tensors{};
-  int64_t size = 0;          // of all tensors of a group
-  int64_t num_elements = 0;  // that this node updates
+  size_t count, num_groups, first_tensor;
+  // elements before the piece, and in it
+  int64_t begin = 0;
+  int64_t num_elements = 0;
 };
 
-// Index of the scalars behind the groups of an update with gradients.
-size_t FirstScalar(const KernelBuilder& builder, const Groups& groups) {
-  return *graph::FirstGradient(builder.node()) +
-         static_cast<size_t>(groups.tensors.num_gradients) *
-             static_cast<size_t>(groups.tensors.count);
+// Calls use(piece, tensors) for all pieces, in order, with the sizes of the
+// piece's tensors. Returns the number of elements of a group.
+template <typename Use>
+int64_t ForPieces(const KernelBuilder& builder, size_t count, size_t num_groups,
+                  const Use& use) {
+  const size_t room =
+      std::min<size_t>(kMaxUpdateTensors, kMaxUpdatePointers / num_groups);
+  int64_t begin = 0;
+  for (size_t first = 0; first < count; first += room) {
+    Piece piece{.count = count,
+                .num_groups = num_groups,
+                .first_tensor = first,
+                .begin = begin};
+    TensorGroups tensors{};
+    tensors.count = static_cast<int>(std::min(room, count - first));
+    tensors.num_gradients = 1;
+    for (int i = 0; i < tensors.count; ++i) {
+      tensors.first[i] = piece.num_elements;
+      piece.num_elements +=
+          builder.input(first + static_cast<size_t>(i)).shape.num_elements();
+    }
+    begin += piece.num_elements;
+    use(piece, tensors);
+  }
+  return begin;
 }
 
-// inputs: parameters, momenta (if any), gradients, learning rate, scale
+// Makes the node's part of the update from launches of `body`. `bind` sets the
+// addresses of the scalars, which follow the groups: it gets the number of the
+// first of them.
+template <typename Body>
+void LaunchUpdate(KernelBuilder& builder, const Body& body,
+                  void (*bind)(Body&, const KernelBindings&, size_t scalars)) {
+  const graph::Attributes& attributes = builder.attributes();
+  const auto count = static_cast<size_t>(attributes.Int("count"));
+  const auto num_groups = static_cast<size_t>(attributes.Int("groups"));
+  const graph::UpdatePart part = graph::UpdatePartOf(attributes);
+  const auto ignore = [](const Piece&, const TensorGroups&) {};
+  const int64_t size = ForPieces(builder, count, num_groups, ignore);
+  const int64_t begin = size * part.index / part.count;
+  const int64_t end = size * (part.index + 1) / part.count;
+  ForPieces(
+      builder, count, num_groups,
+      [&](const Piece& piece, const TensorGroups& tensors) {
+        Body own = body;
+        own.tensors = tensors;
+        own.tensors.num_gradients = static_cast<int>(part.num_gradients);
+        own.tensors.gradient_factor = static_cast<float>(part.gradient_factor);
+        own.tensors.begin = std::max<int64_t>(begin - piece.begin, 0);
+        const int64_t last = std::min(end - piece.begin, piece.num_elements);
+        builder.Launch(own, std::max<int64_t>(last - own.tensors.begin, 0),
+                       [piece, bind](Body& b, const KernelBindings& bindings) {
+                         piece.Bind(bindings, &b.tensors);
+                         bind(b, bindings, piece.num_groups * piece.count);
+                       });
+      });
+}
+
+// scalars: learning rate, scale
 void MakeSgd(KernelBuilder& builder) {
   const graph::Attributes& attributes = builder.attributes();
-  const Groups groups(builder);
-  const size_t scalars = FirstScalar(builder, groups);
   const SgdUpdate body{
-      .tensors = groups.tensors,
       .momentum = static_cast<float>(attributes.Float("momentum")),
       .weight_decay = static_cast<float>(attributes.Float("weight_decay")),
       .is_nesterov = attributes.Bool("nesterov")};
-  builder.Launch(body, groups.num_elements,
-                 [scalars](SgdUpdate& b, const KernelBindings& bindings) {
-                   Groups::Bind(b.tensors, bindings, scalars);
-                   b.rate = In<float>(bindings, scalars);
-                   b.scale = In<float>(bindings, scalars + 1);
-                 });
+  LaunchUpdate<SgdUpdate>(
+      builder, body,
+      [](SgdUpdate& b, const KernelBindings& bindings, size_t scalars) {
+        b.rate = In<float>(bindings, scalars);
+        b.scale = In<float>(bindings, scalars + 1);
+      });
 }
 
-// inputs: parameters, m, v, gradients, learning rate, scale, step
+// scalars: learning rate, scale, step
 void MakeAdam(KernelBuilder& builder) {
   const graph::Attributes& attributes = builder.attributes();
-  const Groups groups(builder);
-  const size_t scalars = FirstScalar(builder, groups);
   const AdamUpdate body{
-      .tensors = groups.tensors,
       .beta1 = attributes.Float("beta1"),
       .beta2 = attributes.Float("beta2"),
       .epsilon = static_cast<float>(attributes.Float("epsilon")),
       .weight_decay = static_cast<float>(attributes.Float("weight_decay"))};
-  builder.Launch(body, groups.num_elements,
-                 [scalars](AdamUpdate& b, const KernelBindings& bindings) {
-                   Groups::Bind(b.tensors, bindings, scalars);
-                   b.rate = In<float>(bindings, scalars);
-                   b.scale = In<float>(bindings, scalars + 1);
-                   b.step = In<int64_t>(bindings, scalars + 2);
-                 });
+  LaunchUpdate<AdamUpdate>(
+      builder, body,
+      [](AdamUpdate& b, const KernelBindings& bindings, size_t scalars) {
+        b.rate = In<float>(bindings, scalars);
+        b.scale = In<float>(bindings, scalars + 1);
+        b.step = In<int64_t>(bindings, scalars + 2);
+      });
 }
 
-// inputs: targets, sources, rate
+// scalars: rate
 void MakeMovingAverage(KernelBuilder& builder) {
-  const Groups groups(builder);
-  const auto rate = 2 * static_cast<size_t>(groups.tensors.count);
-  builder.Launch(
-      MovingAverageUpdate{.tensors = groups.tensors}, groups.num_elements,
-      [rate](MovingAverageUpdate& b, const KernelBindings& bindings) {
-        Groups::Bind(b.tensors, bindings, rate);
-        b.rate = In<float>(bindings, rate);
-      });
+  LaunchUpdate<MovingAverageUpdate>(
+      builder, {},
+      [](MovingAverageUpdate& b, const KernelBindings& bindings,
+         size_t scalars) { b.rate = In<float>(bindings, scalars); });
 }
 
 void MakeGlobalNorm(KernelBuilder& builder) {
   const size_t count = builder.node().inputs.size();
-  const Groups groups(builder, count);
-  const int64_t parts = PartsOf(groups.size / Warp::kSize, Warp::kSize);
+  const auto parts_of = [](const Piece& piece) {
+    return PartsOf(piece.num_elements / Warp::kSize, Warp::kSize);
+  };
+  int64_t num_parts = 0;
+  ForPieces(builder, count, 1, [&](const Piece& piece, const TensorGroups&) {
+    num_parts += parts_of(piece);
+  });
   const size_t partial =
-      builder.AddScratch(static_cast<size_t>(parts) * sizeof(float));
-  const SumOfSquares squares{
-      .tensors = groups.tensors, .size = groups.size, .parts = parts};
-  builder.Launch(
-      squares, parts,
-      [count, partial](SumOfSquares& b, const KernelBindings& bindings) {
-        Groups::Bind(b.tensors, bindings, count);
-        b.y = Scratch<float>(bindings, partial);
+      builder.AddScratch(static_cast<size_t>(num_parts) * sizeof(float));
+  int64_t first_part = 0;
+  ForPieces(
+      builder, count, 1, [&](const Piece& piece, const TensorGroups& tensors) {
+        const int64_t parts = parts_of(piece);
+        builder.Launch(
+            SumOfSquares{
+                .tensors = tensors, .size = piece.num_elements, .parts = parts},
+            parts,
+            [piece, partial, first_part](SumOfSquares& b,
+                                         const KernelBindings& bindings) {
+              piece.Bind(bindings, &b.tensors);
+              b.y = Scratch<float>(bindings, partial) + first_part;
+            });
+        first_part += parts;
       });
-  builder.Launch(RootOfSum{.n = parts}, 1,
+  builder.Launch(RootOfSum{.n = num_parts}, 1,
                  [partial](RootOfSum& b, const KernelBindings& bindings) {
                    b.x = Scratch<float>(bindings, partial);
                    b.y = Out<float>(bindings);
                  });
 }
 
-std::string WhyNotTensors(const KernelRequest& request) {
+std::string WhyNotUpdate(const KernelRequest& request) {
   if (std::string why = WhyNotF32(request); !why.empty()) return why;
-  const size_t num_inputs = request.node.inputs.size();
-  const size_t count =
-      request.node.attributes.Has("count")
-          ? static_cast<size_t>(request.node.attributes.Int("count"))
-          : num_inputs;
-  if (count <= kMaxUpdateTensors && num_inputs <= kMaxUpdatePointers) return {};
-  return fmt::format("it takes up to {} tensors and {} inputs, got {} and {}",
-                     kMaxUpdateTensors, kMaxUpdatePointers, count, num_inputs);
+  const int64_t num_groups = request.node.attributes.Int("groups");
+  if (num_groups <= kMaxUpdatePointers) return {};
+  return fmt::format("it takes up to {} tensors for each variable, got {}",
+                     kMaxUpdatePointers, num_groups);
 }
 
 }  // namespace
 
 void AddOptimizerKernels(CudaKernelTable& table) {
-  table["SgdUpdate"] = {&MakeSgd, &WhyNotTensors};
-  table["AdamUpdate"] = {&MakeAdam, &WhyNotTensors};
-  table["MovingAverageUpdate"] = {&MakeMovingAverage, &WhyNotTensors};
-  table["GlobalNorm"] = {&MakeGlobalNorm, &WhyNotTensors};
+  table["SgdUpdate"] = {&MakeSgd, &WhyNotUpdate};
+  table["AdamUpdate"] = {&MakeAdam, &WhyNotUpdate};
+  table["MovingAverageUpdate"] = {&MakeMovingAverage, &WhyNotUpdate};
+  table["GlobalNorm"] = {&MakeGlobalNorm, &WhyNotF32};
 }
 
 }  // namespace replicant::kernels::cuda

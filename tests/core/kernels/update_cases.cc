@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/graph/ops/elementwise.h"
 #include "core/graph/ops/optimizer.h"
 #include "core/graph/ops/state.h"
@@ -10,6 +12,59 @@ namespace replicant::testing {
 using graph::Output;
 using graph::VariableId;
 using Outputs = std::vector<Output>;
+
+namespace {
+
+// Repeats an update as nodes that make one part of it each.
+Output RepeatInParts(Output update, int64_t num_parts) {
+  const graph::Node whole = update.producer();
+  for (int64_t part = 0; part < num_parts; ++part) {
+    graph::Graph::NodeSpec spec{.op = whole.op,
+                                .attributes = whole.attributes,
+                                .updates = whole.updates};
+    for (size_t i = 0; i < whole.inputs.size(); ++i) {
+      spec.inputs.push_back(i < whole.updates.size()
+                                ? update.graph->Read(whole.updates[i])
+                                : update.graph->output(whole.inputs[i]));
+    }
+    graph::SetUpdatePart({.index = part, .count = num_parts}, &spec.attributes);
+    update = update.graph->Add(std::move(spec));
+  }
+  return update;
+}
+
+// More variables than one launch of a device takes, of several sizes.
+void AddUpdatesOfManyVariables(std::vector<OpCase>& cases) {
+  constexpr int64_t kCount = 300;
+  const auto shape = [](int64_t i) { return Shape({20 + i % 7}); };
+  const auto variables = [shape](CaseBuilder& b) {
+    std::vector<VariableId> ids;
+    for (int64_t i = 0; i < kCount; ++i) ids.push_back(b.Variable(shape(i)));
+    return ids;
+  };
+  const auto gradients = [shape](CaseBuilder& b) {
+    Outputs result;
+    for (int64_t i = 0; i < kCount; ++i) result.push_back(b.Normal(shape(i)));
+    return result;
+  };
+  cases.push_back(
+      {"SgdUpdate_ManyVariables",
+       [=](CaseBuilder& b) {
+         const DType scalar = graph::ScalarDType(b.floating());
+         return Outputs{RepeatInParts(
+             graph::SgdUpdate(variables(b), variables(b), gradients(b),
+                              b.graph().Scalar(0.1, scalar),
+                              b.graph().Scalar(0.5, scalar), {.momentum = 0.9}),
+             /*num_parts=*/3)};
+       },
+       4.0, false});
+  cases.push_back(
+      {"GlobalNorm_ManyTensors",
+       [=](CaseBuilder& b) { return Outputs{graph::GlobalNorm(gradients(b))}; },
+       256.0, false});
+}
+
+}  // namespace
 
 void AddUpdateCases(std::vector<OpCase>& cases) {
   // 3 parameters, one of more than a chunk
@@ -69,6 +124,7 @@ void AddUpdateCases(std::vector<OpCase>& cases) {
       {"GlobalNorm",
        [=](CaseBuilder& b) { return Outputs{graph::GlobalNorm(gradients(b))}; },
        256.0, false});
+  AddUpdatesOfManyVariables(cases);
   cases.push_back({"Assign",
                    [](CaseBuilder& b) {
                      const VariableId v = b.Variable(Shape({70, 131}));

@@ -6,12 +6,13 @@
 // of many tensors. Variables are f32.
 namespace replicant::kernels::cuda {
 
+// The argument of a launch may have 32 kB.
 inline constexpr int kMaxUpdateTensors = 256;
 inline constexpr int kMaxUpdatePointers = 2048;
 
 // The elements of `count` tensors in one sequence, and several groups of such
 // tensors: parameters, moments, gradients. Pointer g * count + i is tensor i of
-// group g. The argument of a launch may have 32 kB.
+// group g.
 struct TensorGroups {
   // One element: its tensor, and its index there.
   struct Place {
