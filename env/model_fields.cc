@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 namespace replicant::env {
 namespace {
@@ -67,8 +67,7 @@ MutableTensorView ModelField(mjModel& model, const std::string& name) {
     }
   });
   if (!found) {
-    const std::string nearest =
-        config::NearestName(name, ModelFieldNames(model));
+    const std::string nearest = NearestName(name, ModelFieldNames(model));
     throw InvalidArgument(fmt::format(
         "model field '{}': mjModel has no floating-point array of that name{}",
         name,

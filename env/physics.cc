@@ -8,7 +8,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 namespace replicant::env {
 namespace {
@@ -20,7 +20,7 @@ std::string NearestInModel(const mjModel& model, mjtObj type, int count,
     const char* text = mj_id2name(&model, type, id);
     if (text != nullptr) names.emplace_back(text);
   }
-  return config::NearestName(name, names);
+  return NearestName(name, names);
 }
 
 int CountOf(const mjModel& model, mjtObj type) {

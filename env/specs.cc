@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 namespace replicant::env {
 namespace {
@@ -34,7 +34,7 @@ const ArraySpec& ObservationSpec::Find(const std::string& name) const {
     if (array.name == name) return array;
     names.push_back(array.name);
   }
-  const std::string nearest = config::NearestName(name, names);
+  const std::string nearest = NearestName(name, names);
   throw InvalidArgument(fmt::format(
       "observation: no array named '{}'{}", name,
       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 namespace replicant::env {
 namespace {
@@ -79,7 +79,7 @@ const TaskDefinition& TaskRegistry::Find(std::string_view name) const {
     if (task.name == name) return task;
     names.push_back(task.name);
   }
-  const std::string nearest = config::NearestName(name, names);
+  const std::string nearest = NearestName(name, names);
   throw InvalidArgument(fmt::format(
       "task '{}' is not known{}; hint: env_rollout --list prints all names",
       name,

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 #include "core/config/problems.h"
 
 namespace replicant::config {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 #include "core/config/problems.h"
 
 namespace replicant::config {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 #include "core/config/problems.h"
 
 namespace replicant::config {

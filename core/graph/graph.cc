@@ -2,11 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/nearest.h"
 #include "core/graph/process_hooks.h"
 
 namespace replicant::graph {
@@ -33,22 +34,6 @@ Attributes TypeAttributes(DType dtype, const Shape& shape) {
 
 std::vector<Output> VariableGradient(const GradientContext& /*context*/) {
   return {};
-}
-
-// Number of single-character edits between two names, for "did you mean".
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
 }
 
 Graph& GraphOf(const Output& output, CallSite site) {
@@ -323,10 +308,10 @@ const TensorType& Graph::type(Endpoint endpoint) const {
 
 VariableId Graph::FindVariable(std::string_view name) const {
   std::string nearest;
-  size_t nearest_distance = std::string::npos;
+  int nearest_distance = std::numeric_limits<int>::max();
   for (size_t i = 0; i < variables_.size(); ++i) {
     if (variables_[i].name == name) return static_cast<VariableId>(i);
-    const size_t distance = EditDistance(name, variables_[i].name);
+    const int distance = EditDistance(name, variables_[i].name);
     if (distance < nearest_distance) {
       nearest_distance = distance;
       nearest = variables_[i].name;

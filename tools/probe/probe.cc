@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 #include "core/runtime/executor.h"
 #include "core/runtime/numeric_check.h"
 #include "core/runtime/variable_store.h"
@@ -103,7 +103,7 @@ class ProbeInput {
     }
     for (const SafetensorsInfo& info : reader_.tensors()) {
       if (std::ranges::find(known, info.name) != known.end()) continue;
-      const std::string nearest = config::NearestName(info.name, known);
+      const std::string nearest = NearestName(info.name, known);
       Fail(fmt::format(
           "tensor '{}' is not one of the workload; want "
           "variables/NAME and batches/NAME{}",

@@ -1,11 +1,11 @@
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace replicant::config {
+namespace replicant {
 namespace {
 
 TEST(NearestTest, EditDistanceCountsEachKindOfEditOnce) {
@@ -45,4 +45,4 @@ TEST(NearestTest, IgnoresAnEndlessKey) {
 }
 
 }  // namespace
-}  // namespace replicant::config
+}  // namespace replicant

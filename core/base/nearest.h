@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace replicant::config {
+namespace replicant {
 
 // The number of single-character insertions, deletions, replacements and swaps
 // of neighbours that turn `a` into `b` (optimal string alignment: no part is
@@ -18,4 +18,4 @@ int EditDistance(std::string_view a, std::string_view b);
 std::string NearestName(std::string_view given,
                         const std::vector<std::string>& names);
 
-}  // namespace replicant::config
+}  // namespace replicant

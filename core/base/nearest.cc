@@ -1,10 +1,10 @@
-#include "core/config/nearest.h"
+#include "core/base/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
-namespace replicant::config {
+namespace replicant {
 
 int EditDistance(std::string_view a, std::string_view b) {
   // row i holds the distances from the first i characters of a to every prefix
@@ -56,4 +56,4 @@ std::string NearestName(std::string_view given,
   return begun == names.end() ? "" : *begun;
 }
 
-}  // namespace replicant::config
+}  // namespace replicant
