@@ -7,6 +7,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 
 namespace replicant::config {
 
@@ -59,16 +60,9 @@ void Problems::ThrowIfAny() const {
 
 std::string Printable(std::string_view text) {
   constexpr size_t kMaxBytes = 80;
-  size_t end = text.size();
-  if (end > kMaxBytes) {
-    end = kMaxBytes;
-    // do not cut a UTF-8 character: 10xxxxxx bytes continue one
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-      --end;
-    }
-  }
+  const std::string_view shown = Utf8Prefix(text, kMaxBytes);
   std::string out;
-  for (const char c : text.substr(0, end)) {
+  for (const char c : shown) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
@@ -76,7 +70,7 @@ std::string Printable(std::string_view text) {
       out += c;
     }
   }
-  if (end < text.size()) out += "...";
+  if (shown.size() < text.size()) out += "...";
   return out;
 }
 

@@ -8,12 +8,13 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "core/base/utf8.h"
 
 namespace replicant::config {
 namespace {
@@ -249,38 +250,12 @@ class TreeBuilder : public YAML::EventHandler {
   size_t spent_bytes_ = 0;
 };
 
-// The length of the UTF-8 character at `text[i]`, or 0 if it is none: no
-// overlong forms, no surrogates, nothing above U+10FFFF (RFC 3629, sec. 4).
-size_t Utf8Length(std::string_view text, size_t i) {
-  const auto byte = [text](size_t k) -> uint32_t {
-    return k < text.size() ? static_cast<unsigned char>(text[k]) : 0;
-  };
-  const auto continues = [&byte](size_t k) { return byte(k) >> 6 == 2; };
-  const uint32_t first = byte(i);
-  const uint32_t second = byte(i + 1);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return continues(i + 1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    if (!continues(i + 1) || !continues(i + 2)) return 0;
-    if (first == 0xe0 && second < 0xa0) return 0;
-    if (first == 0xed && second > 0x9f) return 0;
-    return 3;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    if (!continues(i + 1) || !continues(i + 2) || !continues(i + 3)) return 0;
-    if (first == 0xf0 && second < 0x90) return 0;
-    if (first == 0xf4 && second > 0x8f) return 0;
-    return 4;
-  }
-  return 0;
-}
-
 // Throws ParseFailure unless `text` is UTF-8 without control characters.
 void CheckText(std::string_view text, int file) {
   Place place{file, 1, 1};
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
-    const size_t length = Utf8Length(text, i);
+    const size_t length = Utf8Size(text.substr(i));
     if (length == 0) {
       throw ParseFailure{place,
                          fmt::format("byte 0x{:02x} is not UTF-8 text", byte)};

@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/base/crc32c.h"
 #include "core/base/protobuf_writer.h"
-#include "core/metrics/utf8.h"
+#include "core/base/utf8.h"
 
 namespace replicant::metrics {
 namespace {

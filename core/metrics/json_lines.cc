@@ -14,7 +14,7 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
-#include "core/metrics/utf8.h"
+#include "core/base/utf8.h"
 
 namespace replicant::metrics {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "core/base/check.h"
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "core/metrics/registry_impl.h"
-#include "core/metrics/utf8.h"
 
 namespace replicant::metrics {
 namespace {

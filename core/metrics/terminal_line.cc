@@ -6,18 +6,27 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "core/metrics/utf8.h"
+#include "core/base/utf8.h"
 
 namespace replicant::metrics {
 namespace {
 
 // ECMA-48 EL: erases from the cursor to the end of the line.
 constexpr std::string_view kEraseRight = "\x1b[K";
+constexpr std::string_view kEllipsis = "\xE2\x80\xA6";  // U+2026
+
+// C0, DEL or C1 (U+0080 to U+009F, which some terminals obey).
+bool IsControl(std::string_view character) {
+  const auto first = static_cast<uint8_t>(character[0]);
+  if (character.size() == 1) return first < 0x20 || first == 0x7F;
+  return first == 0xC2 && static_cast<uint8_t>(character[1]) < 0xA0;
+}
 
 bool IsLive(int fd) {
   const char* term = std::getenv("TERM");
@@ -78,6 +87,27 @@ bool IsConsole(const spdlog::sinks::sink& sink) {
 }
 
 }  // namespace
+
+std::string FitToColumns(std::string_view text, int columns) {
+  if (columns <= 0) return "";
+  const std::string valid = ToValidUtf8(text);
+  std::string_view rest = valid;
+  std::string line;
+  // where the last column begins: the ellipsis goes there if more follows
+  size_t last_column = 0;
+  for (int column = 0; !rest.empty(); ++column) {
+    if (column == columns) {
+      line.resize(last_column);
+      line += kEllipsis;
+      break;
+    }
+    last_column = line.size();
+    const std::string_view character = rest.substr(0, Utf8Size(rest));
+    line += IsControl(character) ? " " : character;
+    rest.remove_prefix(character.size());
+  }
+  return line;
+}
 
 TerminalLine::TerminalLine(int fd) : fd_(fd), is_live_(IsLive(fd)) {}
 

@@ -9,6 +9,12 @@
 
 namespace replicant::metrics {
 
+// `text` as one line of at most `columns` characters for a terminal: control
+// characters, which could move the cursor, become spaces, and what does not
+// fit is cut with a "…" at the end. A character counts as one column; wide
+// (East Asian) and combining ones are not treated apart.
+std::string FitToColumns(std::string_view text, int columns);
+
 // One line at the bottom of a terminal that is rewritten in place.
 //
 // The text is cut to the present width of the terminal. The cursor rests at the

@@ -6,17 +6,12 @@
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/utf8.h"
 
 namespace replicant::rpc {
 
 std::string OneLine(std::string_view text, size_t max_bytes) {
-  const auto byte_at = [&](size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  size_t end = std::min(text.size(), max_bytes);
-  // back to the first byte of the character that does not fit
-  while (end > 0 && end < text.size() && (byte_at(end) & 0xc0) == 0x80) --end;
-  std::string line(text.substr(0, end));
+  std::string line(Utf8Prefix(text, max_bytes));
   std::ranges::replace_if(
       line,
       [](char c) {

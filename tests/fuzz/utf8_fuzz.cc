@@ -10,8 +10,9 @@
 #include <string_view>
 
 #include "core/base/check.h"
+#include "core/base/utf8.h"
 #include "core/metrics/json_lines.h"
-#include "core/metrics/utf8.h"
+#include "core/metrics/terminal_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
@@ -19,8 +20,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data) + 1,
                               size - 1);
 
-  const std::string valid = replicant::metrics::ToValidUtf8(text);
-  REPLICANT_CHECK(replicant::metrics::ToValidUtf8(valid) == valid, "unstable");
+  const std::string valid = replicant::ToValidUtf8(text);
+  REPLICANT_CHECK(replicant::ToValidUtf8(valid) == valid, "unstable");
+  REPLICANT_CHECK(replicant::IsUtf8(text) == (valid == text), "disagree");
 
   // dump() throws for a string that is not valid UTF-8
   const std::string quoted = nlohmann::json(valid).dump();

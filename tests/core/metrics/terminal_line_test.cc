@@ -19,6 +19,20 @@ namespace {
 
 using ::testing::ElementsAre;
 
+TEST(FitToColumnsTest, WhatDoesNotFitIsCutWithAnEllipsis) {
+  EXPECT_EQ(FitToColumns("steps", 5), "steps");
+  EXPECT_EQ(FitToColumns("steps", 4), "ste…");
+  EXPECT_EQ(FitToColumns("éééé", 3), "éé…");
+  EXPECT_EQ(FitToColumns("ab", 1), "…");
+  EXPECT_EQ(FitToColumns("ab", 0), "");
+  EXPECT_EQ(FitToColumns("", 3), "");
+}
+
+// A line that moved the cursor would write over what is above it.
+TEST(FitToColumnsTest, ControlCharactersBecomeSpaces) {
+  EXPECT_EQ(FitToColumns("a\nb\x1B[2Jc\x7F\xC2\x9B", 20), "a b [2Jc  ");
+}
+
 // Would catch what a longer text leaves behind a shorter one.
 TEST(TerminalLineTest, ATextReplacesTheOneBefore) {
   FakeTerminal terminal(20);

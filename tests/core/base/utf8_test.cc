@@ -1,10 +1,10 @@
-#include "core/metrics/utf8.h"
+#include "core/base/utf8.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace replicant::metrics {
+namespace replicant {
 namespace {
 
 TEST(Utf8Test, WellFormedTextStaysAsItIs) {
@@ -27,19 +27,21 @@ TEST(Utf8Test, IllFormedBytesAreReplacedOneByOne) {
   EXPECT_EQ(ToValidUtf8("\xC3(\xC3\xA9"), r + "(é");
 }
 
-TEST(Utf8Test, WhatDoesNotFitIsCutWithAnEllipsis) {
-  EXPECT_EQ(FitToColumns("steps", 5), "steps");
-  EXPECT_EQ(FitToColumns("steps", 4), "ste…");
-  EXPECT_EQ(FitToColumns("éééé", 3), "éé…");
-  EXPECT_EQ(FitToColumns("ab", 1), "…");
-  EXPECT_EQ(FitToColumns("ab", 0), "");
-  EXPECT_EQ(FitToColumns("", 3), "");
+TEST(Utf8Test, TextIsUtf8IfEveryByteIsPartOfACharacter) {
+  EXPECT_TRUE(IsUtf8(""));
+  EXPECT_TRUE(IsUtf8("a\x7F é € 😀"));
+  EXPECT_FALSE(IsUtf8("a\xE9"));
+  EXPECT_FALSE(IsUtf8("\xED\xA0\x80"));
+  EXPECT_EQ(Utf8Size(""), 0U);
+  EXPECT_EQ(Utf8Size("€uro"), 3U);
 }
 
-// A line that moved the cursor would write over what is above it.
-TEST(Utf8Test, ControlCharactersBecomeSpaces) {
-  EXPECT_EQ(FitToColumns("a\nb\x1B[2Jc\x7F\xC2\x9B", 20), "a b [2Jc  ");
+TEST(Utf8Test, APrefixEndsBetweenTwoCharacters) {
+  EXPECT_EQ(Utf8Prefix("a€b", 5), "a€b");
+  EXPECT_EQ(Utf8Prefix("a€b", 4), "a€");
+  EXPECT_EQ(Utf8Prefix("a€b", 3), "a");
+  EXPECT_EQ(Utf8Prefix("€", 2), "");
 }
 
 }  // namespace
-}  // namespace replicant::metrics
+}  // namespace replicant
