@@ -28,14 +28,6 @@ struct FdCloser {
   ~FdCloser() { ::close(fd); }
 };
 
-// Forces the entries of `folder`, a rename among them, to the disk.
-void SyncFolder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw IoError::FromErrno("open folder", folder, errno);
-  const FdCloser closer{fd};
-  if (::fsync(fd) != 0) throw IoError::FromErrno("fsync", folder, errno);
-}
-
 std::filesystem::path FolderOf(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
@@ -179,6 +171,13 @@ void MakeFolders(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) throw IoError::FromErrno("create folder", path, error.value());
+}
+
+void SyncFolder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) throw IoError::FromErrno("open folder", folder, errno);
+  const FdCloser closer{fd};
+  if (::fsync(fd) != 0) throw IoError::FromErrno("fsync", folder, errno);
 }
 
 TemporaryFolder::TemporaryFolder(std::string_view name) {

@@ -60,6 +60,10 @@ std::string ReadFile(const std::filesystem::path& path,
 // Creates a folder and its parents. Throws IoError.
 void MakeFolders(const std::filesystem::path& path);
 
+// Forces the entries of a folder, a rename among them, to the disk. Throws
+// IoError.
+void SyncFolder(const std::filesystem::path& folder);
+
 // A fresh folder under the system's temporary folder, removed with all it
 // holds by the destructor.
 class TemporaryFolder {

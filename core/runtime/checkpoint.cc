@@ -1,10 +1,9 @@
 #include "core/runtime/checkpoint.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -23,17 +22,6 @@ constexpr int64_t kFormat = 1;
 constexpr uint64_t kMaxInfoSizeBytes = uint64_t{64} << 20;
 constexpr const char* kVariablesFile = "variables.safetensors";
 constexpr const char* kInfoFile = "checkpoint.json";
-
-void ForceFolderToDisk(const stdfs::path& folder) {
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw IoError::FromErrno("cannot open", folder, errno);
-  const int status = fsync(fd);
-  const int error_number = errno;
-  close(fd);
-  if (status != 0) {
-    throw IoError::FromErrno("cannot force to disk", folder, error_number);
-  }
-}
 
 void WriteVariables(const stdfs::path& path, const HostVariables& variables) {
   std::vector<NamedTensorView> views;
@@ -130,11 +118,11 @@ void SaveCheckpoint(const stdfs::path& folder, const HostVariables& variables,
     const nlohmann::json json = {
         {"format", kFormat}, {"step", info.step}, {"metadata", info.metadata}};
     AtomicWriteFile(temporary / kInfoFile, json.dump(/*indent=*/2) + "\n");
-    ForceFolderToDisk(temporary);
+    SyncFolder(temporary);
     if (rename(temporary.c_str(), folder.c_str()) != 0) {
       throw IoError::FromErrno("cannot rename to", folder, errno);
     }
-    ForceFolderToDisk(parent);
+    SyncFolder(parent);
   } catch (...) {
     stdfs::remove_all(temporary, ignored);
     throw;

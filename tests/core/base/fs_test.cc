@@ -155,6 +155,15 @@ TEST(TemporaryFolderTest, GoesWithAllItHolds) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(SyncFolderTest, TakesFoldersOnly) {
+  const TemporaryFolder folder;
+  SyncFolder(folder.path());
+  const fs::path path = folder.path() / "file";
+  AtomicWriteFile(path, "x");
+  EXPECT_EQ(MessageOf<IoError>([&] { SyncFolder(path); }),
+            "open folder: " + path.string() + ": Not a directory");
+}
+
 TEST(TemporaryFolderTest, ErrorNamesTheVariableThatIsWrong) {
   const fs::path parent = TemporaryFolder().path().parent_path();
   ::setenv("TMPDIR", "/no/such/folder", /*overwrite=*/1);
