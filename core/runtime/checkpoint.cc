@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/fs.h"
+#include "core/base/utf8.h"
 #include "core/runtime/parameters.h"
 #include "core/tensor/safetensors.h"
 
@@ -22,6 +23,15 @@ constexpr int64_t kFormat = 1;
 constexpr uint64_t kMaxInfoSizeBytes = uint64_t{64} << 20;
 constexpr const char* kVariablesFile = "variables.safetensors";
 constexpr const char* kInfoFile = "checkpoint.json";
+
+// JSON holds nothing but UTF-8.
+void CheckMetadata(const stdfs::path& folder, const CheckpointInfo& info) {
+  for (const auto& [key, value] : info.metadata) {
+    if (IsUtf8(key) && IsUtf8(value)) continue;
+    throw InvalidArgument(fmt::format("{}: the metadata '{}' is not UTF-8",
+                                      folder.string(), ToValidUtf8(key)));
+  }
+}
 
 void WriteVariables(const stdfs::path& path, const HostVariables& variables) {
   std::vector<NamedTensorView> views;
@@ -107,6 +117,7 @@ void SaveCheckpoint(const stdfs::path& folder, const HostVariables& variables,
                     "written over",
                     folder.string()));
   }
+  CheckMetadata(folder, info);
   stdfs::path parent = folder.parent_path();
   if (parent.empty()) parent = ".";
   MakeFolders(parent);

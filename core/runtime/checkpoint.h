@@ -30,7 +30,8 @@ HostVariables CopyVariables(const VariableStore& store);
 // It is written under another name beside `folder`, flushed to the disk and
 // renamed, so that `folder` exists completely or not at all.
 //
-// Throws IoError if the folder exists or cannot be written.
+// Throws IoError if the folder exists or cannot be written, InvalidArgument for
+// metadata that is not UTF-8.
 void SaveCheckpoint(const std::filesystem::path& folder,
                     const HostVariables& variables, const CheckpointInfo& info);
 

@@ -71,6 +71,20 @@ TEST_F(CheckpointTest, IsNeverWrittenOver) {
                         path_.string()));
 }
 
+TEST_F(CheckpointTest, RefusesMetadataThatIsNotUtf8BeforeItWrites) {
+  const std::filesystem::path path = folder_.path() / "new" / "checkpoint-8";
+  const auto save = [&](const CheckpointInfo& info) {
+    return MessageOf<InvalidArgument>(
+        [&] { SaveCheckpoint(path, CopyVariables(saved_.store()), info); });
+  };
+  EXPECT_EQ(save({.metadata = {{"host", "caf\xE9"}}}),
+            fmt::format("{}: the metadata 'host' is not UTF-8", path.string()));
+  EXPECT_EQ(
+      save({.metadata = {{"caf\xE9", "host"}}}),
+      fmt::format("{}: the metadata 'caf\uFFFD' is not UTF-8", path.string()));
+  EXPECT_FALSE(std::filesystem::exists(path.parent_path()));
+}
+
 TEST_F(CheckpointTest, RefusesAnotherShapeAndLeavesTheStore) {
   Program other(Shape({3, 3}));
   EXPECT_EQ(MessageOf([&] { LoadCheckpoint(path_, other.store()); }),
