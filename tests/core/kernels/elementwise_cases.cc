@@ -146,6 +146,19 @@ void AddLogic(Cases& cases) {
                                     graph::Div(x, y), graph::Mul(x, y)};
                    },
                    1.0, false});
+  // a chain from whole numbers, not all of which floats hold, to floats
+  cases.push_back(
+      {"FusedChainOfIntegers",
+       [](CaseBuilder& b) {
+         const Output x = b.Whole(DType::kI32, Shape({129, 17}), -20, 20);
+         const Output same = graph::Add(graph::Add(x, 0x1p24), -0x1p24);
+         const Output z = graph::Mul(graph::Tanh(graph::Cast(x, b.floating())),
+                                     b.Normal(Shape({17})));
+         return Outputs{
+             graph::Where(graph::Greater(x, b.graph().Scalar(3.0, x.dtype())),
+                          graph::Cast(same, b.floating()), graph::Exp(z))};
+       },
+       1.0, false});
   cases.push_back(
       {"NormalizePixels",
        [](CaseBuilder& b) {
