@@ -19,6 +19,8 @@ struct OpCase {
   double length = 1.0;
   // Whether the gradients of the first output are compared, too.
   bool has_gradient = true;
+  // Whether a StableHLO module can have it.
+  bool has_module = true;
 };
 
 std::vector<OpCase> AllOpCases();

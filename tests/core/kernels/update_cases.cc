@@ -57,7 +57,9 @@ void AddUpdatesOfManyVariables(std::vector<OpCase>& cases) {
                               b.graph().Scalar(0.5, scalar), {.momentum = 0.9}),
              /*num_parts=*/3)};
        },
-       4.0, false});
+       4.0, false,
+       // a replica's share of an update has no form there
+       /*has_module=*/false});
   cases.push_back(
       {"GlobalNorm_ManyTensors",
        [=](CaseBuilder& b) { return Outputs{graph::GlobalNorm(gradients(b))}; },
