@@ -153,7 +153,7 @@ std::string FindDamage(const stdfs::path& folder) {
   try {
     ReadInfo(folder / kInfoFile);
     // opening checks the header, and the size of the file against it
-    SafetensorsReader(folder / kVariablesFile);
+    const SafetensorsReader reader(folder / kVariablesFile);
     return "";
   } catch (const IoError& e) {
     return e.what();
