@@ -7,7 +7,7 @@ namespace replicant::env {
 
 // Provider of OpenGL.
 enum class GlPlatform {
-  kAuto,            // an EGL device where there is a GPU, else OSMesa
+  kAuto,            // an EGL device where a GPU gives one, else OSMesa
   kOsMesa,          // Mesa's software renderer without a window system
   kEglDevice,       // one of the devices that EGL lists, a GPU as a rule
   kEglSurfaceless,  // EGL of Mesa without any device file: software
