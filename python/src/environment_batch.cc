@@ -411,9 +411,9 @@ nb::tuple EnvironmentBatch::Receive(int count) {
   }
   ResultArrays& arrays = TakeArrays(now_);
   for (int row = 0; row < count; ++row) {
-    const auto id = static_cast<size_t>(ids[static_cast<size_t>(row)]);
-    CopyRow(*staging_, ids[static_cast<size_t>(row)], arrays, row);
-    is_last_in_staging_[id] = true;
+    const int id = ids[static_cast<size_t>(row)];
+    CopyRow(*staging_, id, arrays, row);
+    is_last_in_staging_[static_cast<size_t>(id)] = true;
   }
   FillResults(arrays, ids);
   const nb::slice rows{nb::none(), nb::int_(count), nb::none()};
