@@ -16,9 +16,9 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/clock.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 namespace replicant::actors {
 namespace {

@@ -9,7 +9,7 @@
 #include "actors/policy.h"
 #include "agents/exploration.h"
 #include "agents/task_spec.h"
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "env/vector_environment.h"
 #include "replay/client/step_sink.h"
 

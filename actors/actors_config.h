@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "agents/exploration.h"
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::actors {

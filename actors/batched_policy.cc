@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::actors {
 

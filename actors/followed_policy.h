@@ -6,7 +6,7 @@
 
 #include "actors/parameter_client.h"
 #include "actors/policy_runner.h"
-#include "core/base/clock.h"
+#include "base/clock.h"
 
 namespace replicant::actors {
 

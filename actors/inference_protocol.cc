@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/rpc/wire.h"
+#include "base/rpc/wire.h"
 
 namespace replicant::actors {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rpc/envelope.h"
-#include "core/rpc/frame.h"
+#include "base/rpc/envelope.h"
+#include "base/rpc/frame.h"
 
 // The messages between actors and the inference server of their host
 // (actors/inference_server.h). InferenceMessageTable() is the text of the

@@ -10,8 +10,8 @@
 
 #include "actors/batched_policy.h"
 #include "actors/inference_protocol.h"
-#include "core/base/clock.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/rpc/server.h"
 
 namespace replicant::actors {
 

@@ -2,7 +2,7 @@
 
 #include "agents/agent_steps.h"
 #include "agents/policy_topic.h"
-#include "core/runtime/parameters.h"
+#include "engine/runtime/parameters.h"
 
 namespace replicant::actors {
 namespace {

@@ -4,13 +4,13 @@
 #include <optional>
 #include <string>
 
-#include "core/rpc/group_key.h"
-#include "core/rpc/socket.h"
-#include "core/rpc/subscriber.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/socket.h"
+#include "base/rpc/subscriber.h"
 
 namespace replicant::actors {
 
-// Receives the policy that a learner publishes (core/runtime/parameters.h).
+// Receives the policy that a learner publishes (engine/runtime/parameters.h).
 //
 // Thread-safety: one thread makes all calls.
 class ParameterClient {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/tensor/tensor_view.h"
+#include "base/tensor/tensor_view.h"
 
 namespace replicant::actors {
 

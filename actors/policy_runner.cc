@@ -1,6 +1,6 @@
 #include "actors/policy_runner.h"
 
-#include "core/runtime/parameters.h"
+#include "engine/runtime/parameters.h"
 
 namespace replicant::actors {
 namespace {

@@ -9,9 +9,9 @@
 #include "actors/policy.h"
 #include "agents/agent.h"
 #include "agents/task_spec.h"
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
-#include "core/runtime/variable_store.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/variable_store.h"
 
 namespace replicant::actors {
 

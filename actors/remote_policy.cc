@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/inference_protocol.h"
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::actors {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "actors/policy.h"
 #include "agents/task_spec.h"
-#include "core/base/clock.h"
-#include "core/rpc/client.h"
-#include "core/tensor/host_tensor.h"
+#include "base/clock.h"
+#include "base/rpc/client.h"
+#include "base/tensor/host_tensor.h"
 
 namespace replicant::actors {
 

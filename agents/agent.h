@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "agents/task_spec.h"
-#include "core/graph/graph.h"
-#include "core/nn/replica_hooks.h"
-#include "core/tensor/dtype.h"
+#include "base/tensor/dtype.h"
+#include "engine/graph/graph.h"
+#include "engine/nn/replica_hooks.h"
 
 namespace replicant::agents {
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::agents {
 

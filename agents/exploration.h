@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 
 namespace replicant::agents {
 

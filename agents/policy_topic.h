@@ -2,7 +2,7 @@
 
 namespace replicant::agents {
 
-// The topic (core/runtime/parameters.h) under which the learner publishes the
+// The topic (engine/runtime/parameters.h) under which the learner publishes the
 // policy and actors subscribe to it.
 inline constexpr const char* kPolicyTopic = "policy";
 

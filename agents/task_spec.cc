@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::agents {
 namespace {

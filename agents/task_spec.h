@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "core/tensor/dtype.h"
-#include "core/tensor/shape.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 #include "env/environment.h"
 #include "env/task_config.h"
 

@@ -1,5 +1,5 @@
 # Decides whether the MPI communicator is built; sets REPLICANT_HAS_MPI.
-# core/comm compiles its MPI files if it is set.
+# replicator/comm compiles its MPI files if it is set.
 set(REPLICANT_HAS_MPI OFF)
 if(NOT REPLICANT_MPI STREQUAL "OFF")
   # the C interface only

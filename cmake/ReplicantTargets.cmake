@@ -15,7 +15,7 @@ target_compile_options(replicant_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${REPLICANT_WARNINGS_AS_ERRORS}>>:-Werror>)
 # less to compile; a precompiled header has it, and must be the first
-set(fmt_once_header "${PROJECT_SOURCE_DIR}/core/base/fmt_once.h")
+set(fmt_once_header "${PROJECT_SOURCE_DIR}/base/fmt_once.h")
 set(is_precompiled "$<BOOL:$<TARGET_PROPERTY:REPLICANT_IS_PRECOMPILED>>")
 target_compile_options(replicant_flags INTERFACE
   "$<BUILD_INTERFACE:$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${is_precompiled}>>:SHELL:-include ${fmt_once_header}>>")
@@ -36,7 +36,7 @@ if(REPLICANT_FUZZ)
   target_compile_options(replicant_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-set(precompiled_headers "${fmt_once_header}" "${PROJECT_SOURCE_DIR}/core/base/precompiled.h")
+set(precompiled_headers "${fmt_once_header}" "${PROJECT_SOURCE_DIR}/base/precompiled.h")
 if(REPLICANT_PCH)
   file(CONFIGURE OUTPUT precompiled.cc CONTENT "")
   add_library(replicant_precompiled OBJECT "${CMAKE_CURRENT_BINARY_DIR}/precompiled.cc")

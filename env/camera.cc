@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/renderer/scene.h"
 
 namespace replicant::env {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "env/environment.h"
 #include "env/task.h"
 

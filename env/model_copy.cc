@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::env {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <type_traits>
 
-#include "core/base/error.h"
-#include "core/base/nearest.h"
+#include "base/error.h"
+#include "base/nearest.h"
 
 namespace replicant::env {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/tensor_view.h"
+#include "base/tensor/tensor_view.h"
 #include "env/mujoco.h"
 
 namespace replicant::env {

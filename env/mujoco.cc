@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

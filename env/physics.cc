@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/base/nearest.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/nearest.h"
 
 namespace replicant::env {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

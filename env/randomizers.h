@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "env/physics.h"
 
 namespace replicant::env {

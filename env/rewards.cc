@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::env {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/tensor/tensor_view.h"
+#include "base/tensor/tensor_view.h"
 #include "env/camera.h"
 #include "env/control_environment.h"
 

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
-#include "core/base/nearest.h"
+#include "base/error.h"
+#include "base/nearest.h"
 
 namespace replicant::env {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/dtype.h"
-#include "core/tensor/shape.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
 
 namespace replicant::env {
 

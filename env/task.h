@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "env/physics.h"
 #include "env/specs.h"
 

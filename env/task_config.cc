@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "env/environment.h"
 #include "env/pixels.h"
 #include "env/task_registry.h"

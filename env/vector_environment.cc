@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "env/environment.h"
 
 namespace replicant::env {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 namespace {

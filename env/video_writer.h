@@ -6,8 +6,8 @@
 #include <memory>
 #include <span>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 
 namespace replicant::env {
 

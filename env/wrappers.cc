@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/tensor/interleave.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "env/interleave.h"
 
 namespace replicant::env {
 namespace {

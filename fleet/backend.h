@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/process.h"
+#include "base/process.h"
 #include "fleet/role.h"
 
 namespace replicant::fleet {

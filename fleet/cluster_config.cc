@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {

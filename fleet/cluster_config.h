@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 
 namespace replicant::fleet {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <tuple>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::fleet {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/thread.h"
+#include "base/thread.h"
 
 namespace replicant::fleet {
 

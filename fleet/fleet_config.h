@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "fleet/restart_policy.h"
 
 namespace replicant::fleet {

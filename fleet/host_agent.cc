@@ -14,20 +14,18 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/thread.h"
-#include "core/rpc/agent_messages.h"
-#include "core/rpc/client.h"
-#include "core/rpc/envelope.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/rpc/client.h"
+#include "base/rpc/envelope.h"
+#include "base/rpc/group_key.h"
+#include "base/thread.h"
+#include "fleet/protocol/agent_messages.h"
+#include "fleet/protocol/heartbeat_sender.h"
 
 namespace replicant::fleet {
 namespace {
 
-using rpc::AgentOrder;
-using rpc::RoleId;
 using namespace std::chrono_literals;
 
 constexpr auto kHostReportInterval = 250ms;
@@ -77,7 +75,7 @@ class Membership {
         launcher_(std::move(launcher)),
         key_(rpc::GroupKey::FromFile(launcher_.key_file)),
         folder_("replicant-host"),
-        client_(context_, rpc::SupervisionProtocol(),
+        client_(context_, SupervisionProtocol(),
                 {.socket = {.curve = key_.client_role()},
                  .name = "agent of " + options.host}) {
     if (key_.is_set()) {
@@ -92,28 +90,28 @@ class Membership {
     if (client_.AwaitSession(kJoinAttempt) != rpc::CallResult::kOk) {
       return false;
     }
-    const rpc::JoinRequest request = {
+    const JoinRequest request = {
         .agent = id_,
         .host = options_.host,
         .role = options_.role,
         .processors = static_cast<uint32_t>(CpuSet::OfThisThread().size()),
         .slots = options_.slots};
     const rpc::CallReply reply =
-        client_.Call(rpc::kJoinKind, request.Encode(),
+        client_.Call(kJoinKind, request.Encode(),
                      {.timeout = kJoinAttempt, .is_idempotent = true});
     if (reply.result == rpc::CallResult::kError) {
       throw IoError(
           fmt::format("{}: {}", launcher_.endpoint, reply.error_text));
     }
     if (reply.result != rpc::CallResult::kOk) return false;
-    rpc::JoinReply answer = rpc::JoinReply::Decode(reply.payload);
+    JoinReply answer = JoinReply::Decode(reply.payload);
     if (!answer.refusal.empty()) {
       throw IoError(fmt::format("{} refuses this host: {}", launcher_.endpoint,
                                 answer.refusal));
     }
     timeout_ = FromSeconds(answer.timeout_s);
     answered_at_ = Now();
-    for (const rpc::AgentFile& file : answer.files) KeepFile(file);
+    for (const AgentFile& file : answer.files) KeepFile(file);
     MakeFolders(folder_.path() / "logs");
     spdlog::info("host {} has joined the run at {}", options_.host,
                  launcher_.endpoint);
@@ -161,7 +159,7 @@ class Membership {
     }
   }
 
-  void KeepFile(const rpc::AgentFile& file) {
+  void KeepFile(const AgentFile& file) {
     const std::filesystem::path path = folder_.path() / file.path;
     MakeFolders(path.parent_path());
     // every file may hold a secret
@@ -169,11 +167,11 @@ class Membership {
   }
 
   void SendReport() {
-    rpc::AgentReport report{.agent = id_,
-                            .is_leaving = is_leaving_,
-                            .last_order = last_order_,
-                            .processes = {},
-                            .logs = {}};
+    AgentReport report{.agent = id_,
+                       .is_leaving = is_leaving_,
+                       .last_order = last_order_,
+                       .processes = {},
+                       .logs = {}};
     for (OwnProcess& own : processes_) {
       const std::string bytes = NewBytesOf(own);
       own.num_in_flight = static_cast<std::streamoff>(bytes.size());
@@ -185,7 +183,7 @@ class Membership {
       }
       // the launcher looks into the log once it knows of the end
       own.is_end_in_flight = own.status && bytes.empty() && !is_draining_;
-      rpc::AgentProcess process{.id = own.id, .incarnation = own.incarnation};
+      AgentProcess process{.id = own.id, .incarnation = own.incarnation};
       if (own.is_end_in_flight) {
         process.has_ended = true;
         process.code = own.status->code;
@@ -193,7 +191,7 @@ class Membership {
       }
       report.processes.push_back(std::move(process));
     }
-    request_ = client_.Start(rpc::kReportKind, report.Encode(),
+    request_ = client_.Start(kReportKind, report.Encode(),
                              {.timeout = 2 * timeout_, .is_idempotent = true});
     next_report_ = Now() + kHostReportInterval;
   }
@@ -216,7 +214,7 @@ class Membership {
       return std::nullopt;
     }
     if (reply.result != rpc::CallResult::kOk) return std::nullopt;
-    const auto answer = rpc::ReportReply::Decode(reply.payload);
+    const auto answer = ReportReply::Decode(reply.payload);
     answered_at_ = Now();
     std::erase_if(processes_, [](OwnProcess& own) {
       own.num_sent += std::exchange(own.num_in_flight, 0);
@@ -224,13 +222,13 @@ class Membership {
     });
     if (is_draining_) return std::nullopt;
     switch (answer.verdict) {
-      case rpc::ReportReply::Verdict::kJoinAgain:
+      case ReportReply::Verdict::kJoinAgain:
         spdlog::info("{}; joins again", answer.reason);
         return End::kLost;
-      case rpc::ReportReply::Verdict::kLeave:
+      case ReportReply::Verdict::kLeave:
         spdlog::info("leaves the run: {}", answer.reason);
         return End::kLeft;
-      case rpc::ReportReply::Verdict::kGoOn:
+      case ReportReply::Verdict::kGoOn:
         break;
     }
     for (const AgentOrder& order : answer.orders) {
@@ -255,7 +253,7 @@ class Membership {
     OwnProcess own{.id = order.id, .incarnation = order.incarnation};
     own.log = folder_.path() / "logs" /
               fmt::format("{}.{}.log", own.id.ToString(), own.incarnation);
-    const rpc::HeartbeatSenderOptions heartbeat = {
+    const HeartbeatSenderOptions heartbeat = {
         .endpoint = launcher_.endpoint,
         .key_file =
             key_.is_set() ? (folder_.path() / kRunKeyName).string() : "",

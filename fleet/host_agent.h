@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/process.h"
-#include "core/rpc/heartbeat.h"
+#include "base/clock.h"
+#include "base/process.h"
+#include "fleet/protocol/heartbeat.h"
 
 namespace replicant::fleet {
 
@@ -29,7 +29,7 @@ struct HostAgentOptions {
   // Whether the run has ended and no launcher will follow.
   std::function<bool()> is_over = [] { return false; };
   // The command of a role; `folder` holds its files.
-  std::function<std::vector<std::string>(const rpc::RoleId& id,
+  std::function<std::vector<std::string>(const RoleId& id,
                                          const std::filesystem::path& folder)>
       make_command;
   std::string host;            // name for people

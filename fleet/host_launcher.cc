@@ -10,8 +10,8 @@
 #include <csignal>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "fleet/log_follower.h"
 #include "fleet/run_folder.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/process.h"
+#include "base/clock.h"
+#include "base/process.h"
 #include "fleet/host_pool.h"
 
 namespace replicant::fleet {

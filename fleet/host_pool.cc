@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {
@@ -83,19 +83,19 @@ HostPool::HostPool(Options options)
     : options_(std::move(options)), disk_("host-logs") {}
 
 void HostPool::AttachTo(rpc::Server& server) {
-  server.Handle(rpc::kJoinKind,
+  server.Handle(kJoinKind,
                 [this](rpc::Request& request, rpc::Responder responder) {
-                  const auto join = rpc::JoinRequest::Decode(request.payload);
+                  const auto join = JoinRequest::Decode(request.payload);
                   responder.Reply(Join(join).Encode());
                 });
-  server.Handle(rpc::kReportKind,
+  server.Handle(kReportKind,
                 [this](rpc::Request& request, rpc::Responder responder) {
-                  const auto report = rpc::AgentReport::Decode(request.payload);
+                  const auto report = AgentReport::Decode(request.payload);
                   responder.Reply(Report(report).Encode());
                 });
 }
 
-rpc::JoinReply HostPool::Join(const rpc::JoinRequest& request) {
+JoinReply HostPool::Join(const JoinRequest& request) {
   MutexLock lock(mutex_);
   if (dismissed_because_) return {.refusal = *dismissed_because_, .files = {}};
   if (!agents_.contains(request.agent)) {
@@ -121,16 +121,16 @@ rpc::JoinReply HostPool::Join(const rpc::JoinRequest& request) {
           .files = options_.files};
 }
 
-rpc::ReportReply HostPool::Report(const rpc::AgentReport& report) {
-  using Verdict = rpc::ReportReply::Verdict;
+ReportReply HostPool::Report(const AgentReport& report) {
+  using Verdict = ReportReply::Verdict;
   MutexLock lock(mutex_);
   const auto found = agents_.find(report.agent);
   if (found == agents_.end()) {
     return dismissed_because_
-               ? rpc::ReportReply{Verdict::kLeave, *dismissed_because_, {}}
-               : rpc::ReportReply{Verdict::kJoinAgain,
-                                  "this launcher does not know the host",
-                                  {}};
+               ? ReportReply{Verdict::kLeave, *dismissed_because_, {}}
+               : ReportReply{Verdict::kJoinAgain,
+                             "this launcher does not know the host",
+                             {}};
   }
   Agent& agent = found->second;
   const Clock::TimePoint now = options_.clock->Now();
@@ -140,14 +140,14 @@ rpc::ReportReply HostPool::Report(const rpc::AgentReport& report) {
   }
   agent.heard_at = now;
   KeepLogs(agent, report);
-  for (const rpc::AgentProcess& process : report.processes) {
+  for (const AgentProcess& process : report.processes) {
     if (!process.has_ended) continue;
     const auto ended = agent.processes.find({process.id, process.incarnation});
     if (ended == agent.processes.end()) continue;
     ended->second->status = ExitStatus{process.code, process.signal};
     agent.processes.erase(ended);
   }
-  std::erase_if(agent.orders, [&](const rpc::AgentOrder& order) {
+  std::erase_if(agent.orders, [&](const AgentOrder& order) {
     return order.number <= report.last_order;
   });
   if (report.is_leaving) {
@@ -170,8 +170,8 @@ rpc::ReportReply HostPool::Report(const rpc::AgentReport& report) {
   return {Verdict::kGoOn, "", agent.orders};
 }
 
-void HostPool::KeepLogs(const Agent& agent, const rpc::AgentReport& report) {
-  for (const rpc::LogChunk& chunk : report.logs) {
+void HostPool::KeepLogs(const Agent& agent, const AgentReport& report) {
+  for (const LogChunk& chunk : report.logs) {
     const auto found = agent.processes.find({chunk.id, chunk.incarnation});
     if (found == agent.processes.end() || found->second->log.empty()) continue;
     static_cast<void>(
@@ -184,13 +184,13 @@ bool HostPool::IsHeard(const Agent& agent) const {
   return options_.clock->Now() - agent.heard_at <= kHeard;
 }
 
-int64_t HostPool::RoomOf(const Agent& agent, const rpc::RoleId& id) const {
+int64_t HostPool::RoomOf(const Agent& agent, const RoleId& id) const {
   const bool takes_it = agent.role == id.role || agent.role == id.ToString();
   if (!takes_it || !IsHeard(agent)) return 0;
   return agent.slots - static_cast<int64_t>(agent.processes.size());
 }
 
-HostPool::Agent* HostPool::FindRoom(const rpc::RoleId& id) {
+HostPool::Agent* HostPool::FindRoom(const RoleId& id) {
   Agent* best = nullptr;
   int64_t most = 0;
   for (auto& [number, agent] : agents_) {
@@ -203,7 +203,7 @@ HostPool::Agent* HostPool::FindRoom(const rpc::RoleId& id) {
   return best;
 }
 
-bool HostPool::HasRoom(const rpc::RoleId& id) const {
+bool HostPool::HasRoom(const RoleId& id) const {
   MutexLock lock(mutex_);
   if (dismissed_because_) return false;
   return std::ranges::any_of(
@@ -211,7 +211,7 @@ bool HostPool::HasRoom(const rpc::RoleId& id) const {
 }
 
 std::unique_ptr<RoleProcess> HostPool::Start(
-    const rpc::RoleId& id, uint32_t incarnation,
+    const RoleId& id, uint32_t incarnation,
     const std::vector<std::string>& arguments,
     const std::filesystem::path& log) {
   MutexLock lock(mutex_);
@@ -225,7 +225,7 @@ std::unique_ptr<RoleProcess> HostPool::Start(
   state->log = log;
   agent->processes[key] = state;
   agent->orders.push_back({.number = ++agent->last_order,
-                           .kind = rpc::AgentOrder::Kind::kStart,
+                           .kind = AgentOrder::Kind::kStart,
                            .id = id,
                            .incarnation = incarnation,
                            .signal = 0,
@@ -240,7 +240,7 @@ void HostPool::Order(const std::shared_ptr<ProcessState>& state,
     const auto found = agent.processes.find(key);
     if (found == agent.processes.end() || found->second != state) continue;
     agent.orders.push_back({.number = ++agent.last_order,
-                            .kind = rpc::AgentOrder::Kind::kSignal,
+                            .kind = AgentOrder::Kind::kSignal,
                             .id = key.first,
                             .incarnation = key.second,
                             .signal = signal_number,

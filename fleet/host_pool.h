@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
-#include "core/base/mutex.h"
-#include "core/rpc/agent_messages.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
+#include "base/mutex.h"
+#include "base/rpc/server.h"
 #include "fleet/backend.h"
+#include "fleet/protocol/agent_messages.h"
 
 namespace replicant::fleet {
 
@@ -39,7 +39,7 @@ class HostPool {
  public:
   struct Options {
     // Files that every agent receives: configuration, addresses, key, model.
-    std::vector<rpc::AgentFile> files;
+    std::vector<AgentFile> files;
     Clock::Duration timeout = std::chrono::seconds(60);
     // Processors per actor, for a host that sets no number of actors.
     int64_t processors_per_process = 1;
@@ -63,12 +63,11 @@ class HostPool {
 
   // Whether a responsive host has room for the process. A host offers room for
   // any process of a role ("actor"), or for one of them ("replay-1").
-  bool HasRoom(const rpc::RoleId& id) const EXCLUDES(mutex_);
+  bool HasRoom(const RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
   // must not outlive the pool. Throws IoError if no host has room.
-  std::unique_ptr<RoleProcess> Start(const rpc::RoleId& id,
-                                     uint32_t incarnation,
+  std::unique_ptr<RoleProcess> Start(const RoleId& id, uint32_t incarnation,
                                      const std::vector<std::string>& arguments,
                                      const std::filesystem::path& log)
       EXCLUDES(mutex_);
@@ -87,12 +86,12 @@ class HostPool {
   std::vector<HostView> Hosts() const EXCLUDES(mutex_);
 
   // Computes the answer to an agent's message; AttachTo() sends it.
-  rpc::JoinReply Join(const rpc::JoinRequest& request) EXCLUDES(mutex_);
-  rpc::ReportReply Report(const rpc::AgentReport& report) EXCLUDES(mutex_);
+  JoinReply Join(const JoinRequest& request) EXCLUDES(mutex_);
+  ReportReply Report(const AgentReport& report) EXCLUDES(mutex_);
 
  private:
   class HostProcess;
-  using ProcessKey = std::pair<rpc::RoleId, uint32_t>;  // with its incarnation
+  using ProcessKey = std::pair<RoleId, uint32_t>;  // with its incarnation
 
   struct ProcessState {
     std::string host;
@@ -106,7 +105,7 @@ class HostPool {
     int64_t slots = 0;
     Clock::TimePoint heard_at;
     uint64_t last_order = 0;
-    std::vector<rpc::AgentOrder> orders;  // not carried out yet
+    std::vector<AgentOrder> orders;  // not carried out yet
     std::map<ProcessKey, std::shared_ptr<ProcessState>> processes;
     bool is_told_to_leave = false;
     std::optional<Clock::TimePoint> not_needed_since;
@@ -116,14 +115,13 @@ class HostPool {
   void Lose(const std::function<bool(const Agent& agent)>& is_lost,
             const std::string& why) REQUIRES(mutex_);
   // Number of processes that the agent can take now; 0 if it is silent.
-  int64_t RoomOf(const Agent& agent, const rpc::RoleId& id) const;
+  int64_t RoomOf(const Agent& agent, const RoleId& id) const;
   // The agent with the most room; nullptr if none has any.
-  Agent* FindRoom(const rpc::RoleId& id) REQUIRES(mutex_);
+  Agent* FindRoom(const RoleId& id) REQUIRES(mutex_);
   bool IsHeard(const Agent& agent) const;
   void Order(const std::shared_ptr<ProcessState>& state, const ProcessKey& key,
              int signal_number) EXCLUDES(mutex_);
-  void KeepLogs(const Agent& agent, const rpc::AgentReport& report)
-      REQUIRES(mutex_);
+  void KeepLogs(const Agent& agent, const AgentReport& report) REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;

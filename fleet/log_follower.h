@@ -7,18 +7,18 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 
 namespace replicant::fleet {
 
-// Returns the message of a line of a log (core/base/log.h), and any other line
+// Returns the message of a line of a log (base/log.h), and any other line
 // as it is.
 std::string_view MessageOfLogLine(std::string_view line);
 
 // Repeats the warnings and errors of roles in this process's log: the lines of
-// core/base/log.h with level W, E or C, as "ROLE: MESSAGE". Lines beyond
+// base/log.h with level W, E or C, as "ROLE: MESSAGE". Lines beyond
 // kMaxLinesPerMinute of a role are only counted.
 //
 // A separate thread reads the files, so that no disk delays the caller; the

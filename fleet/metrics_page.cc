@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {
@@ -45,12 +45,12 @@ metrics::Exposer Listen(std::string_view key, const std::string& address,
 MetricsPage::MetricsPage(const std::string& address, std::string run)
     : run_(std::move(run)), exposer_(Listen(kMetricsKey, address, registry_)) {}
 
-metrics::Labels MetricsPage::LabelsOf(const rpc::RoleId& id) const {
+metrics::Labels MetricsPage::LabelsOf(const RoleId& id) const {
   return {
       {"run", run_}, {"role", id.role}, {"index", std::to_string(id.index)}};
 }
 
-MetricsPage::Member* MetricsPage::MemberOf(const rpc::RoleId& id) {
+MetricsPage::Member* MetricsPage::MemberOf(const RoleId& id) {
   if (const auto found = members_.find(id); found != members_.end()) {
     return &found->second;
   }
@@ -68,9 +68,8 @@ MetricsPage::Member* MetricsPage::MemberOf(const rpc::RoleId& id) {
   return &member;
 }
 
-void MetricsPage::Update(
-    const std::vector<Supervisor::RoleView>& roles,
-    const std::vector<rpc::HeartbeatMonitor::Entry>& beats) {
+void MetricsPage::Update(const std::vector<Supervisor::RoleView>& roles,
+                         const std::vector<HeartbeatMonitor::Entry>& beats) {
   for (const Supervisor::RoleView& role : roles) {
     Member* member = MemberOf(role.id);
     if (member == nullptr) continue;
@@ -86,9 +85,9 @@ void MetricsPage::Update(
   for (const auto& entry : beats) TakeIn(entry.beat);
 }
 
-void MetricsPage::AddSeries(const rpc::RoleId& id, const std::string& name,
-                            rpc::BeatNumber::Kind kind, Member* member) {
-  const bool is_gauge = kind == rpc::BeatNumber::Kind::kGauge;
+void MetricsPage::AddSeries(const RoleId& id, const std::string& name,
+                            BeatNumber::Kind kind, Member* member) {
+  const bool is_gauge = kind == BeatNumber::Kind::kGauge;
   const bool is_known =
       is_gauge ? member->gauges.contains(name) : member->totals.contains(name);
   if (is_known || member->is_refused) return;
@@ -111,7 +110,7 @@ void MetricsPage::AddSeries(const rpc::RoleId& id, const std::string& name,
   }
 }
 
-void MetricsPage::TakeIn(const rpc::Heartbeat& beat) {
+void MetricsPage::TakeIn(const Heartbeat& beat) {
   Member* member = MemberOf(beat.id);
   if (member == nullptr) return;
   // the totals of a new process begin at zero
@@ -129,7 +128,7 @@ void MetricsPage::TakeIn(const rpc::Heartbeat& beat) {
   add(beat.waiting_s, &member->waiting);
   for (const auto& [name, number] : beat.numbers) {
     AddSeries(beat.id, name, number.kind, member);
-    if (number.kind == rpc::BeatNumber::Kind::kGauge) {
+    if (number.kind == BeatNumber::Kind::kGauge) {
       if (const auto found = member->gauges.find(name);
           found != member->gauges.end()) {
         found->second->Set(number.value);

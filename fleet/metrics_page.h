@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/metrics/exposer.h"
-#include "core/metrics/registry.h"
-#include "core/rpc/heartbeat_monitor.h"
+#include "base/metrics/exposer.h"
+#include "base/metrics/registry.h"
 #include "fleet/fleet_config.h"
+#include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/supervisor.h"
 
 namespace replicant::fleet {
@@ -37,7 +37,7 @@ class MetricsPage {
 
   // Sets the page to the present state. O(roles * numbers * log).
   void Update(const std::vector<Supervisor::RoleView>& roles,
-              const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
+              const std::vector<HeartbeatMonitor::Entry>& beats);
 
   int port() const { return exposer_.port(); }
   // "http://127.0.0.1:9464/metrics".
@@ -62,18 +62,18 @@ class MetricsPage {
     bool is_refused = false;
   };
 
-  metrics::Labels LabelsOf(const rpc::RoleId& id) const;
+  metrics::Labels LabelsOf(const RoleId& id) const;
   // The member of `id`, made if absent; nullptr beyond the maximum.
-  Member* MemberOf(const rpc::RoleId& id);
-  void TakeIn(const rpc::Heartbeat& beat);
+  Member* MemberOf(const RoleId& id);
+  void TakeIn(const Heartbeat& beat);
   // Adds the series of a number unless it exists or cannot be added.
-  void AddSeries(const rpc::RoleId& id, const std::string& name,
-                 rpc::BeatNumber::Kind kind, Member* member);
+  void AddSeries(const RoleId& id, const std::string& name,
+                 BeatNumber::Kind kind, Member* member);
 
   const std::string run_;
   metrics::Registry registry_;
   metrics::Exposer exposer_;
-  std::map<rpc::RoleId, Member> members_;
+  std::map<RoleId, Member> members_;
 };
 
 // The key of the page's address.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 
 namespace replicant::fleet {
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {

@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "core/base/thread.h"
-#include "core/rpc/heartbeat.h"
+#include "base/thread.h"
 #include "fleet/cpu_topology.h"
 #include "fleet/processor_claims.h"
+#include "fleet/protocol/heartbeat.h"
 
 namespace replicant::fleet {
 
 // Processors that a role needs.
 struct RoleRequest {
-  rpc::RoleId id;
+  RoleId id;
   // Threads that compute. 0, for exclusive roles only: an equal share of the
   // processors that the other roles leave.
   int threads = 1;

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {

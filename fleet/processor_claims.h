@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "core/base/thread.h"
+#include "base/thread.h"
 
 namespace replicant::fleet {
 

@@ -4,9 +4,9 @@
 #include <deque>
 #include <optional>
 
-#include "core/base/clock.h"
-#include "core/base/rng.h"
-#include "core/config/reader.h"
+#include "base/clock.h"
+#include "base/config/reader.h"
+#include "base/rng.h"
 
 namespace replicant::fleet {
 

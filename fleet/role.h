@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/thread.h"
-#include "core/rpc/heartbeat.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat.h"
 #include "fleet/restart_policy.h"
 
 namespace replicant::fleet {
@@ -27,7 +27,7 @@ struct RoleSpec {
     kCompletesRun,  // the run is complete
   };
 
-  rpc::RoleId id;
+  RoleId id;
   std::vector<std::string> command;
   // Appended to the command of every incarnation but the first.
   std::vector<std::string> resume_arguments;
@@ -38,7 +38,7 @@ struct RoleSpec {
   // "NAME=value". The supervisor adds the variables of HeartbeatSenderOptions.
   std::vector<std::string> environment;
   CpuSet cpus;  // empty: all
-  // Added to the niceness of the process (core/base/priority.h).
+  // Added to the niceness of the process (base/priority.h).
   int niceness_levels = 0;
   // A role starts when all roles of smaller start_stage run, and drains when
   // all roles of smaller stop_stage have ended.

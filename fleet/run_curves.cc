@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::fleet {
 namespace {
@@ -41,7 +41,7 @@ RunCurves::RunCurves(const std::filesystem::path& folder, CurveAxis axis,
 }
 
 void RunCurves::Update(const FleetStatus& status,
-                       const std::vector<rpc::HeartbeatMonitor::Entry>& beats) {
+                       const std::vector<HeartbeatMonitor::Entry>& beats) {
   const Clock::TimePoint now = clock_.Now();
   if (now < next_) return;
   next_ = now + kInterval;
@@ -49,7 +49,7 @@ void RunCurves::Update(const FleetStatus& status,
 }
 
 void RunCurves::Add(const FleetStatus& status,
-                    const std::vector<rpc::HeartbeatMonitor::Entry>& beats) {
+                    const std::vector<HeartbeatMonitor::Entry>& beats) {
   if (!lines_) return;
   const double step = status.Last(axis_.role, axis_.steps);
   const double frames = status.Last(axis_.role, axis_.frames);
@@ -61,7 +61,7 @@ void RunCurves::Add(const FleetStatus& status,
 
 std::map<std::string, double> RunCurves::ValuesOf(
     const FleetStatus& status,
-    const std::vector<rpc::HeartbeatMonitor::Entry>& beats, double step) {
+    const std::vector<HeartbeatMonitor::Entry>& beats, double step) {
   std::map<std::string, double> values;
   for (const CurveField& field : fields_) {
     double value = NAN;
@@ -79,7 +79,7 @@ std::map<std::string, double> RunCurves::ValuesOf(
         value = step - status.Mean(field.role, field.number);
         break;
       case Kind::kRateOfEach:
-        for (const rpc::HeartbeatMonitor::Entry& entry : beats) {
+        for (const HeartbeatMonitor::Entry& entry : beats) {
           const auto found = entry.beat.numbers.find(field.number);
           if (entry.beat.id.role != field.role ||
               found == entry.beat.numbers.end()) {

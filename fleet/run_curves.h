@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
-#include "core/metrics/curves.h"
-#include "core/metrics/json_lines.h"
-#include "core/metrics/rate_meter.h"
-#include "core/rpc/heartbeat_monitor.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
+#include "base/metrics/curves.h"
+#include "base/metrics/json_lines.h"
+#include "base/metrics/rate_meter.h"
+#include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/status.h"
 
 namespace replicant::fleet {
@@ -57,16 +57,16 @@ class RunCurves {
 
   // Writes a point now, if the learner has reported its step.
   void Add(const FleetStatus& status,
-           const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
+           const std::vector<HeartbeatMonitor::Entry>& beats);
   // The same once in an interval.
   void Update(const FleetStatus& status,
-              const std::vector<rpc::HeartbeatMonitor::Entry>& beats);
+              const std::vector<HeartbeatMonitor::Entry>& beats);
 
  private:
   // Values by tag, without those that no role has reported.
   std::map<std::string, double> ValuesOf(
       const FleetStatus& status,
-      const std::vector<rpc::HeartbeatMonitor::Entry>& beats, double step);
+      const std::vector<HeartbeatMonitor::Entry>& beats, double step);
   double RateOf(const std::string& tag, double total);
   void Write(const std::map<std::string, double>& values,
              const metrics::CurvePoint& at);

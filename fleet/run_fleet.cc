@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
-#include "core/metrics/progress.h"
-#include "core/rpc/agent_messages.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/server.h"
+#include "base/thread.h"
 #include "fleet/backends/hosts.h"
 #include "fleet/backends/local.h"
 #include "fleet/log_follower.h"
 #include "fleet/metrics_page.h"
+#include "fleet/progress.h"
+#include "fleet/protocol/agent_messages.h"
 #include "fleet/run_report.h"
 
 namespace replicant::fleet {
@@ -48,10 +48,10 @@ constexpr auto kDiskPatience = std::chrono::seconds(10);
 class HeartbeatServer {
  public:
   // Hosts join at `bind` if there is a pool.
-  HeartbeatServer(rpc::HeartbeatMonitor* monitor, HostPool* pool,
+  HeartbeatServer(HeartbeatMonitor* monitor, HostPool* pool,
                   const std::string& bind, const rpc::GroupKey& key)
       : guard_(key.MakeGuard(context_)),
-        server_(context_, rpc::SupervisionProtocol(), WithKey(key)),
+        server_(context_, SupervisionProtocol(), WithKey(key)),
         endpoint_(Attach(monitor, pool, bind)),
         loop_("heartbeats",
               [this](const Thread::StopToken&) { server_.Run(); }) {}
@@ -74,19 +74,19 @@ class HeartbeatServer {
     options.socket.curve = key.server_role();
     return options;
   }
-  std::string Attach(rpc::HeartbeatMonitor* monitor, HostPool* pool,
+  std::string Attach(HeartbeatMonitor* monitor, HostPool* pool,
                      const std::string& bind) {
     monitor->AttachTo(server_);
-    server_.Handle(rpc::kStopKind, [this](rpc::Request& request,
-                                          rpc::Responder responder) {
-      const auto stop = rpc::StopRequest::Decode(request.payload);
-      {
-        MutexLock lock(mutex_);
-        ++num_stop_requests_;
-        stopped_by_ = stop.who;
-      }
-      responder.Reply({});
-    });
+    server_.Handle(kStopKind,
+                   [this](rpc::Request& request, rpc::Responder responder) {
+                     const auto stop = StopRequest::Decode(request.payload);
+                     {
+                       MutexLock lock(mutex_);
+                       ++num_stop_requests_;
+                       stopped_by_ = stop.who;
+                     }
+                     responder.Reply({});
+                   });
     if (pool != nullptr) pool->AttachTo(server_);
     return server_.Bind(bind);
   }
@@ -184,10 +184,10 @@ void DismissHosts(HostPool& pool, const std::string& why) {
 
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status) {
-  metrics::ProgressOptions progress_options;
+  ProgressOptions progress_options;
   progress_options.plain_interval = FromSeconds(run.config.progress_interval_s);
   // made before the heartbeat server's thread, which may log
-  metrics::ProgressLine progress(progress_options);
+  ProgressLine progress(progress_options);
   status.AddTo(progress, run.progress);
 
   std::optional<MetricsPage> page;
@@ -197,7 +197,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
 
   RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());
-  rpc::HeartbeatMonitor monitor;
+  HeartbeatMonitor monitor;
   std::optional<HostPool> pool;
   if (run.hosts) pool.emplace(run.hosts->pool);
   HeartbeatServer server(&monitor, pool ? &*pool : nullptr,
@@ -244,7 +244,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       folder.AdoptConfig();
     }
     const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
-    const std::vector<rpc::HeartbeatMonitor::Entry> beats = monitor.All();
+    const std::vector<HeartbeatMonitor::Entry> beats = monitor.All();
     status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now(),
                   folder.DiskWaitSeconds());
     if (page) page->Update(roles, beats);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/process.h"
+#include "base/process.h"
 #include "fleet/fleet_config.h"
 #include "fleet/host_launcher.h"
 #include "fleet/host_pool.h"

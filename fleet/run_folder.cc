@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/config/load.h"
-#include "core/config/scalar.h"
-#include "core/rpc/curve.h"
+#include "base/config/load.h"
+#include "base/config/scalar.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rpc/curve.h"
 #include "fleet/version.h"
 
 namespace replicant::fleet {
@@ -353,7 +353,7 @@ void RunFolder::CountLogs() {
     const char* const end = number.data() + number.size();
     // other logs are those of hosts, whose names may be anything
     if (entry.path().extension() != ".log" || number.empty() ||
-        !rpc::IsRoleName(stem.stem().string()) ||
+        !IsRoleName(stem.stem().string()) ||
         std::from_chars(number.data() + 1, end, incarnation).ptr != end) {
       continue;
     }
@@ -379,12 +379,12 @@ std::filesystem::path RunFolder::KeyFile(const std::filesystem::path& path) {
   return std::filesystem::exists(file, error) ? file : "";
 }
 
-std::filesystem::path RunFolder::LogFile(const rpc::RoleId& id,
+std::filesystem::path RunFolder::LogFile(const RoleId& id,
                                          uint32_t incarnation) const {
   return path_ / "logs" / fmt::format("{}.{}.log", id.ToString(), incarnation);
 }
 
-uint32_t RunFolder::NextIncarnation(const rpc::RoleId& id) {
+uint32_t RunFolder::NextIncarnation(const RoleId& id) {
   const uint32_t incarnation = ++incarnations_[id.ToString()];
   PostState();
   return incarnation;

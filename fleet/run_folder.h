@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
-#include "core/base/file_lock.h"
-#include "core/rpc/heartbeat.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
+#include "base/file_lock.h"
 #include "fleet/fleet_config.h"
+#include "fleet/protocol/heartbeat.h"
 
 namespace replicant::fleet {
 
@@ -100,12 +100,11 @@ class RunFolder {
   std::filesystem::path MakeKey() const;
   // The file of the key pair of the run in `path`; empty: it has none.
   static std::filesystem::path KeyFile(const std::filesystem::path& path);
-  std::filesystem::path LogFile(const rpc::RoleId& id,
-                                uint32_t incarnation) const;
+  std::filesystem::path LogFile(const RoleId& id, uint32_t incarnation) const;
 
   // Returns the number of a role's next process; the first process of the whole
   // run has number 1.
-  uint32_t NextIncarnation(const rpc::RoleId& id);
+  uint32_t NextIncarnation(const RoleId& id);
   // Number of starts of the run, and its status before this start: kRunning for
   // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/metrics/format.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/metrics/format.h"
+#include "base/process.h"
 #include "fleet/run_folder.h"
 
 namespace replicant::fleet {
@@ -26,8 +26,7 @@ constexpr double kSilentS = 10.0;
 // A host reports four times a second.
 constexpr double kHostSilentS = 3.0;
 
-std::string StateOf(const Supervisor::RoleView& role,
-                    const rpc::Heartbeat* beat) {
+std::string StateOf(const Supervisor::RoleView& role, const Heartbeat* beat) {
   switch (role.phase) {
     case RolePhase::kPending:
       return role.has_no_room ? "no host" : "pending";
@@ -189,7 +188,7 @@ std::string RunReport::Table(double now) const {
 }
 
 RunReport RunReporter::Make(const Supervisor& supervisor,
-                            const rpc::HeartbeatMonitor& monitor,
+                            const HeartbeatMonitor& monitor,
                             const HostPool* pool, const FleetStatus& status,
                             Clock::TimePoint now) {
   const auto beats = monitor.All();
@@ -205,8 +204,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
   for (const Supervisor::RoleView& view : supervisor.Roles()) {
     const auto entry = std::ranges::find(
         beats, view.id, [](const auto& e) { return e.beat.id; });
-    const rpc::Heartbeat* const beat =
-        entry == beats.end() ? nullptr : &entry->beat;
+    const Heartbeat* const beat = entry == beats.end() ? nullptr : &entry->beat;
     RunReport::Role role{.name = view.id.ToString(),
                          .state = StateOf(view, beat),
                          .reason = {},
@@ -217,12 +215,12 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
                          .numbers = {},
                          .rates = {}};
     if (beat != nullptr) {
-      if (beat->state == rpc::RoleState::kWaiting) role.reason = beat->reason;
+      if (beat->state == RoleState::kWaiting) role.reason = beat->reason;
       for (const auto& [name, number] : beat->numbers) {
         // the curves of a role are many, and have pages of their own
         if (name.starts_with(view.id.role + "/")) continue;
         role.numbers[name] = number.value;
-        if (number.kind != rpc::BeatNumber::Kind::kCounter) continue;
+        if (number.kind != BeatNumber::Kind::kCounter) continue;
         metrics::RateMeter& meter =
             meters_.try_emplace(role.name + "/" + name, kRateWindow)
                 .first->second;

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/metrics/rate_meter.h"
-#include "core/rpc/heartbeat_monitor.h"
+#include "base/clock.h"
+#include "base/metrics/rate_meter.h"
 #include "fleet/host_pool.h"
+#include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/status.h"
 #include "fleet/supervisor.h"
 
@@ -51,9 +51,9 @@ struct RunReport {
 class RunReporter {
  public:
   // `pool` is null without other hosts.
-  RunReport Make(const Supervisor& supervisor,
-                 const rpc::HeartbeatMonitor& monitor, const HostPool* pool,
-                 const FleetStatus& status, Clock::TimePoint now);
+  RunReport Make(const Supervisor& supervisor, const HeartbeatMonitor& monitor,
+                 const HostPool* pool, const FleetStatus& status,
+                 Clock::TimePoint now);
 
  private:
   // by role and number

@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/metrics/format.h"
+#include "base/metrics/format.h"
 
 namespace replicant::fleet {
 namespace {
@@ -35,7 +35,7 @@ std::vector<std::string> Forms(const std::string& limit,
 }  // namespace
 
 void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
-                         const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
+                         const std::vector<HeartbeatMonitor::Entry>& beats,
                          bool is_stopping, Clock::TimePoint now,
                          double disk_wait_s) {
   MutexLock lock(mutex_);
@@ -111,14 +111,14 @@ void FleetStatus::NoteDataFlow(const std::vector<Supervisor::RoleView>& roles) {
   }
 }
 
-void FleetStatus::TakeIn(const rpc::HeartbeatMonitor::Entry& entry,
+void FleetStatus::TakeIn(const HeartbeatMonitor::Entry& entry,
                          Clock::TimePoint now) {
   const auto [found, is_new] = members_.try_emplace(
       entry.beat.id, Member{.waiting = metrics::RateMeter(window_)});
   Member& member = found->second;
   if (!is_new && entry.beat.incarnation != member.incarnation) {
     for (const auto& [name, number] : member.beat.numbers) {
-      if (number.kind == rpc::BeatNumber::Kind::kCounter) {
+      if (number.kind == BeatNumber::Kind::kCounter) {
         member.ended[name] += number.value;
       }
     }
@@ -191,14 +191,14 @@ double FleetStatus::Sum(std::string_view role, std::string_view number) const {
     if (ended != member.ended.end()) add(ended->second);
     const auto now = member.beat.numbers.find(name);
     if (now != member.beat.numbers.end() &&
-        now->second.kind == rpc::BeatNumber::Kind::kCounter) {
+        now->second.kind == BeatNumber::Kind::kCounter) {
       add(now->second.value);
     }
   }
   for (const Member* const member : MembersOf(role)) {
     const auto now = member->beat.numbers.find(name);
     if (now != member->beat.numbers.end() &&
-        now->second.kind == rpc::BeatNumber::Kind::kGauge) {
+        now->second.kind == BeatNumber::Kind::kGauge) {
       add(now->second.value);
     }
   }
@@ -281,7 +281,7 @@ std::vector<std::string> FleetStatus::LimitForms() const {
   return Forms(side, waiting, share, reason);
 }
 
-void FleetStatus::AddTo(metrics::ProgressLine& line,
+void FleetStatus::AddTo(ProgressLine& line,
                         const std::vector<ProgressField>& fields) const {
   line.AddText("problem:", [this] { return Problem(); });
   for (const ProgressField& field : fields) {
@@ -313,7 +313,7 @@ void FleetStatus::AddTo(metrics::ProgressLine& line,
         add_mean(&metrics::FormatDuration);
         break;
       case ProgressField::Kind::kTime: {
-        std::vector<metrics::ProgressLine::Goal> goals;
+        std::vector<ProgressLine::Goal> goals;
         for (const ProgressGoal& goal : field.goals) {
           goals.push_back({sum_of(goal.role, goal.number), goal.goal});
         }

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/mutex.h"
-#include "core/metrics/progress.h"
-#include "core/metrics/rate_meter.h"
-#include "core/rpc/heartbeat_monitor.h"
+#include "base/clock.h"
+#include "base/metrics/rate_meter.h"
+#include "base/mutex.h"
+#include "fleet/progress.h"
+#include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/supervisor.h"
 
 namespace replicant::fleet {
@@ -59,7 +59,7 @@ class FleetStatus {
   // Sets the state to that at `now`, which must not decrease. `disk_wait_s` is
   // the time for which a disk has delayed the fleet itself.
   void Update(const std::vector<Supervisor::RoleView>& roles,
-              const std::vector<rpc::HeartbeatMonitor::Entry>& beats,
+              const std::vector<HeartbeatMonitor::Entry>& beats,
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
       EXCLUDES(mutex_);
 
@@ -98,13 +98,13 @@ class FleetStatus {
   std::string Problem() const EXCLUDES(mutex_);
 
   // Adds the problem, then `fields`, to `line`, which this object must outlive.
-  void AddTo(metrics::ProgressLine& line,
+  void AddTo(ProgressLine& line,
              const std::vector<ProgressField>& fields) const;
 
  private:
   struct Member {
     uint32_t incarnation = 0;
-    rpc::Heartbeat beat;
+    Heartbeat beat;
     Clock::TimePoint beat_time;
     std::map<std::string, double> ended;  // counters of earlier incarnations
     metrics::RateMeter waiting;
@@ -117,7 +117,7 @@ class FleetStatus {
     std::optional<Clock::TimePoint> dropped_at;
   };
 
-  void TakeIn(const rpc::HeartbeatMonitor::Entry& entry, Clock::TimePoint now)
+  void TakeIn(const HeartbeatMonitor::Entry& entry, Clock::TimePoint now)
       REQUIRES(mutex_);
   void NoteDataFlow(const std::vector<Supervisor::RoleView>& roles)
       REQUIRES(mutex_);
@@ -136,7 +136,7 @@ class FleetStatus {
 
   const Clock::Duration window_;
   mutable Mutex mutex_;
-  std::map<rpc::RoleId, Member> members_ GUARDED_BY(mutex_);
+  std::map<RoleId, Member> members_ GUARDED_BY(mutex_);
   std::string limit_of_phases_ GUARDED_BY(mutex_);
   std::vector<std::string> problems_ GUARDED_BY(mutex_);
   // names of the roles with each DataFlow; empty if there is none

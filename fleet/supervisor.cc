@@ -11,10 +11,10 @@
 #include <set>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "fleet/log_follower.h"
+#include "fleet/protocol/heartbeat_sender.h"
 
 namespace replicant::fleet {
 namespace {
@@ -24,10 +24,10 @@ constexpr int kLogTailLines = 10;
 
 void CheckSpecs(const std::vector<RoleSpec>& specs) {
   if (specs.empty()) throw InvalidArgument("fleet: no role is given");
-  std::set<rpc::RoleId> ids;
+  std::set<RoleId> ids;
   for (const RoleSpec& spec : specs) {
     const std::string name = spec.id.ToString();
-    if (!rpc::IsRoleName(spec.id.role)) {
+    if (!IsRoleName(spec.id.role)) {
       throw InvalidArgument(
           fmt::format("fleet: role '{}' is not of the form [a-z0-9_-]{{1,32}}",
                       spec.id.role));
@@ -45,7 +45,7 @@ void CheckSpecs(const std::vector<RoleSpec>& specs) {
 
 Supervisor::Supervisor(Options options, std::vector<RoleSpec> specs,
                        RunFolder* folder, Backend* backend,
-                       rpc::HeartbeatMonitor* monitor, Clock* clock)
+                       HeartbeatMonitor* monitor, Clock* clock)
     : options_(std::move(options)),
       folder_(*folder),
       backend_(*backend),
@@ -135,7 +135,7 @@ void Supervisor::CheckExit(Member& member) {
 
 void Supervisor::Complete(const Member& member) {
   const auto last = monitor_.Latest(member.spec.id);
-  const bool says_why = last && last->beat.state == rpc::RoleState::kDraining;
+  const bool says_why = last && last->beat.state == RoleState::kDraining;
   const std::string why = says_why ? last->beat.reason : "";
   BeginStop(RunStatus::kComplete, member.spec.id.ToString() +
                                       " has completed the run" +
@@ -153,7 +153,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
   }
   const auto latest = monitor_.Latest(member.spec.id);
   if (member.phase == RolePhase::kStarting) {
-    if (latest && latest->beat.state != rpc::RoleState::kStarting) {
+    if (latest && latest->beat.state != RoleState::kStarting) {
       member.phase = RolePhase::kReady;
       member.has_run = true;
       spdlog::info("{} runs", member.spec.id.ToString());
@@ -205,7 +205,7 @@ void Supervisor::Start(Member& member) {
   const RoleSpec& spec = member.spec;
   const bool is_first = member.incarnation == 0;
   member.incarnation = folder_.NextIncarnation(spec.id);
-  rpc::HeartbeatSenderOptions heartbeat;
+  HeartbeatSenderOptions heartbeat;
   heartbeat.endpoint = options_.heartbeat_endpoint;
   heartbeat.key_file = options_.key_file;
   heartbeat.id = spec.id;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/rpc/heartbeat_monitor.h"
+#include "base/clock.h"
 #include "fleet/backend.h"
 #include "fleet/fleet_config.h"
+#include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/role.h"
 #include "fleet/run_folder.h"
 
@@ -88,7 +88,7 @@ class Supervisor {
     uint64_t seed = 0;  // for the jitter of the backoff
   };
   struct RoleView {
-    rpc::RoleId id;
+    RoleId id;
     RolePhase phase = RolePhase::kPending;
     uint32_t incarnation = 0;  // 0: not started yet
     int64_t num_failures = 0;  // since this start of the run
@@ -103,7 +103,7 @@ class Supervisor {
   // Throws InvalidArgument for an empty list of roles, a role given twice or a
   // role without a command. The pointers must outlive the supervisor.
   Supervisor(Options options, std::vector<RoleSpec> specs, RunFolder* folder,
-             Backend* backend, rpc::HeartbeatMonitor* monitor, Clock* clock);
+             Backend* backend, HeartbeatMonitor* monitor, Clock* clock);
 
   // Checks every process once and acts on what it finds; does not wait.
   void Step();
@@ -136,7 +136,7 @@ class Supervisor {
     int64_t num_failures = 0;
     // When it started or last showed progress in its start; and the progress.
     Clock::TimePoint progressed_at;
-    std::map<std::string, rpc::BeatNumber> progress;
+    std::map<std::string, BeatNumber> progress;
     Clock::TimePoint start_at;  // kBackingOff
     // its silence counts from here at the earliest, as its host was silent
     Clock::TimePoint heard_of_at;
@@ -199,7 +199,7 @@ class Supervisor {
   const Options options_;
   RunFolder& folder_;
   Backend& backend_;
-  rpc::HeartbeatMonitor& monitor_;
+  HeartbeatMonitor& monitor_;
   Clock& clock_;
   std::vector<Member> members_;
   Group group_;

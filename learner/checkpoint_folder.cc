@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::learner {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/config/reader.h"
-#include "core/runtime/checkpoint.h"
-#include "core/runtime/variable_store.h"
+#include "base/config/reader.h"
+#include "engine/runtime/checkpoint.h"
+#include "engine/runtime/variable_store.h"
 
 namespace replicant::learner {
 
@@ -29,7 +29,7 @@ struct Manifest {
 };
 
 // The checkpoints of one run, to be read: folders "step-000000012000"
-// (core/runtime/checkpoint.h). A checkpoint without a manifest is incomplete:
+// (engine/runtime/checkpoint.h). A checkpoint without a manifest is incomplete:
 // its variables can be read, but no run resumes from it. Changes nothing on
 // disk, so any process of any host may read beside the run's learner.
 //

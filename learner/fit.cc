@@ -10,13 +10,13 @@
 #include <span>
 #include <utility>
 
-#include "core/base/disk_queue.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/kernels/backend.h"
-#include "core/nn/optimizers.h"
-#include "core/nn/trained_variables.h"
-#include "core/runtime/executor.h"
+#include "base/disk_queue.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "engine/kernels/backend.h"
+#include "engine/nn/optimizers.h"
+#include "engine/nn/trained_variables.h"
+#include "engine/runtime/executor.h"
 #include "learner/data/epoch_order.h"
 #include "learner/learner.h"
 #include "learner/workload.h"

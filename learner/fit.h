@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/graph.h"
-#include "core/replicator/replicator.h"
-#include "core/tensor/host_tensor.h"
+#include "base/tensor/host_tensor.h"
+#include "engine/graph/graph.h"
+#include "replicator/replicator.h"
 
 // Training without writing a loop, after Keras' model.fit():
 //

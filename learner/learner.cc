@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "agents/policy_topic.h"
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/runtime/numeric_check.h"
-#include "core/runtime/parameters.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "engine/runtime/numeric_check.h"
+#include "engine/runtime/parameters.h"
 
 namespace replicant::learner {
 namespace {

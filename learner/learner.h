@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
-#include "core/metrics/curves.h"
-#include "core/metrics/json_lines.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
+#include "base/metrics/curves.h"
+#include "base/metrics/json_lines.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner_config.h"
 #include "learner/parameter_publisher.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::learner {
 

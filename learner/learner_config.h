@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "core/config/reader.h"
-#include "core/graph/passes/passes.h"
-#include "core/replicator/replication_config.h"
+#include "base/config/reader.h"
+#include "engine/graph/passes/passes.h"
 #include "replay/client/importance_weights.h"
+#include "replicator/replication_config.h"
 
 namespace replicant::learner {
 

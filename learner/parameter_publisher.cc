@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "core/runtime/parameters.h"
+#include "engine/runtime/parameters.h"
 
 namespace replicant::learner {
 namespace {

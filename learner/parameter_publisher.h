@@ -6,16 +6,17 @@
 #include <optional>
 #include <string>
 
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/publisher.h"
-#include "core/rpc/socket.h"
+#include "base/mutex.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/publisher.h"
+#include "base/rpc/socket.h"
+#include "base/thread.h"
 
 namespace replicant::learner {
 
-// Publishes sets of variables (core/runtime/parameters.h) from its own thread.
-// A new subscriber receives the newest value at once, then every newer one.
+// Publishes sets of variables (engine/runtime/parameters.h) from its own
+// thread. A new subscriber receives the newest value at once, then every newer
+// one.
 //
 // Thread-safety: Publish() is for any thread.
 class ParameterPublisher {

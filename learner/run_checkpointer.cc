@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::learner {
 namespace {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/checkpointed_input.h"
 #include "learner/workload.h"

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/replicator/input.h"
-#include "core/runtime/variable_store.h"
+#include "base/clock.h"
+#include "engine/runtime/variable_store.h"
 #include "learner/checkpointed_input.h"
+#include "replicator/input.h"
 
 namespace replicant::learner {
 
@@ -28,7 +28,7 @@ struct Picture {
 
 // A model in training, as the learner uses it: makes steps, holds the
 // variables, and reports its scalars. A workload builds its step on a
-// replicator (core/replicator/replicator.h). All workloads share one loop, with
+// replicator (replicator/replicator.h). All workloads share one loop, with
 // limits, checkpoints and logs (learner/learner.h).
 //
 // Thread-safety: only the thread that made the workload calls it.
@@ -90,7 +90,7 @@ class Workload {
   // Names of the variables to publish during training, such as the policy that
   // the actors follow; none by default.
   virtual std::vector<std::string> PublishedVariables() const { return {}; }
-  // Metadata to publish with them (core/runtime/parameters.h).
+  // Metadata to publish with them (engine/runtime/parameters.h).
   virtual std::map<std::string, std::string> PublishedMetadata() const {
     return {};
   }

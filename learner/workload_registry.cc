@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::learner {
 

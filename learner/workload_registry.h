@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "agents/agent.h"
-#include "core/config/load.h"
-#include "core/config/reader.h"
-#include "core/nn/step_graph.h"
-#include "core/replicator/replicator.h"
+#include "base/config/load.h"
+#include "base/config/reader.h"
+#include "engine/nn/step_graph.h"
 #include "learner/data/images_config.h"
 #include "learner/learner_config.h"
 #include "learner/workload.h"
 #include "replay/client/batch_source.h"
+#include "replicator/replicator.h"
 
 namespace replicant::learner {
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/config/reader.h"
-#include "core/nn/layers.h"
-#include "core/nn/replica_hooks.h"
+#include "base/config/reader.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/replica_hooks.h"
 
 namespace replicant::models {
 

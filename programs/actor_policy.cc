@@ -7,7 +7,7 @@
 #include "actors/followed_policy.h"
 #include "actors/policy_runner.h"
 #include "actors/remote_policy.h"
-#include "core/rpc/group_key.h"
+#include "base/rpc/group_key.h"
 
 namespace replicant::programs {
 namespace {

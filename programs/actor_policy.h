@@ -7,7 +7,7 @@
 
 #include "actors/policy.h"
 #include "agents/task_spec.h"
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "core/base/clock.h"
-#include "core/base/log.h"
-#include "core/base/process.h"
-#include "core/base/thread.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "programs/actor_policy.h"
 #include "programs/check_run.h"
 #include "programs/inference_role.h"
@@ -126,7 +126,7 @@ struct Episodes {
 };
 
 void Report(const Actor& actor, const Episodes& episodes,
-            const agents::TaskSpec& task, rpc::HeartbeatSender* heartbeat) {
+            const agents::TaskSpec& task, fleet::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("agent_steps", static_cast<double>(actor.num_steps()));
   heartbeat->SetCounter(
       "frames", static_cast<double>(actor.num_steps() * task.action_repeat));
@@ -143,9 +143,9 @@ int Run(const Invocation& invocation, int64_t index) {
   const RunConfig& config = invocation.config();
   CheckReplay(config.replay, config.learner.batch_size);
   const StopSignal stop;
-  const auto heartbeat_options = rpc::HeartbeatSenderOptions::FromEnvironment(
+  const auto heartbeat_options = fleet::HeartbeatSenderOptions::FromEnvironment(
       {.id = {"actor", static_cast<uint32_t>(index)}});
-  rpc::HeartbeatSender heartbeat(heartbeat_options);
+  fleet::HeartbeatSender heartbeat(heartbeat_options);
   const int64_t num_environments = config.actors.environments;
   const int64_t first_environment = index * num_environments;
   const auto seed = static_cast<uint64_t>(config.run.seed);
@@ -182,9 +182,9 @@ int Run(const Invocation& invocation, int64_t index) {
     }
   });
   // the first actions already follow the learner's policy
-  heartbeat.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+  heartbeat.SetState(fleet::RoleState::kWaiting, "parameters of the learner");
   while (!is_over() && !followed->version()) followed->Poll(100ms);
-  heartbeat.SetState(rpc::RoleState::kRunning);
+  heartbeat.SetState(fleet::RoleState::kRunning);
   while (!is_over()) {
     actor.SetGlobalSteps(followed->agent_steps());
     actor.Step();
@@ -194,7 +194,7 @@ int Run(const Invocation& invocation, int64_t index) {
     heartbeat.SetGauge("policy_step",
                        static_cast<double>(*followed->version()));
   }
-  heartbeat.SetState(rpc::RoleState::kDraining, "steps under way");
+  heartbeat.SetState(fleet::RoleState::kDraining, "steps under way");
   writers.Drain();
   spdlog::info(
       "ends after {} agent steps, {} of them acknowledged by the replay, and "

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "actors/evaluation_log.h"
 #include "agents/agent_steps.h"
-#include "core/base/error.h"
-#include "core/config/document.h"
-#include "core/config/edit.h"
+#include "base/config/document.h"
+#include "base/config/edit.h"
+#include "base/error.h"
+#include "evaluation/evaluation_log.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/make_workload.h"
 #include "replay/checkpoint/shard_folder.h"
@@ -54,10 +54,10 @@ void CheckLimits(const learner::LimitsConfig& limits, const Reached& reached,
         "seconds of training");
 }
 
-void CheckEvaluations(const actors::EvaluationConfig& evaluation,
+void CheckEvaluations(const evaluation::EvaluationConfig& evaluation,
                       const std::filesystem::path& run_folder) {
   if (!evaluation.enabled) return;
-  for (const auto& record : actors::ReadEvaluations(run_folder)) {
+  for (const auto& record : evaluation::ReadEvaluations(run_folder)) {
     if (!evaluation.IsGoodEnough(record.mean)) continue;
     Refuse(run_folder,
            fmt::format("the run is complete: return {:.1f} at step {} has "
@@ -138,7 +138,7 @@ void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
   const RunConfig& config = invocation.config();
   if (config.has_actors()) {
     // the roles read the evaluations, too
-    static_cast<void>(actors::ReadEvaluations(run_folder));
+    static_cast<void>(evaluation::ReadEvaluations(run_folder));
     replay::CheckNumShards(run_folder / "replay", config.replay.shards);
   }
   const learner::CheckpointReader checkpoints(run_folder / "checkpoints");

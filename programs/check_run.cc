@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/kernels/backend.h"
-#include "core/replicator/replicator.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/socket.h"
+#include "base/error.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/socket.h"
+#include "engine/kernels/backend.h"
 #include "env/camera.h"
 #include "fleet/metrics_page.h"
+#include "replicator/replicator.h"
 
 namespace replicant::programs {
 namespace {

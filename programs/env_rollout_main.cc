@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/tensor/npz.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/tensor/npz.h"
 #include "env/camera.h"
 #include "env/recorder.h"
 #include "env/rollout.h"

@@ -11,29 +11,29 @@
 #include <string>
 #include <vector>
 
-#include "actors/best_policy.h"
-#include "actors/evaluation_log.h"
-#include "actors/evaluation_schedule.h"
-#include "actors/evaluator.h"
 #include "actors/followed_policy.h"
 #include "agents/agent_steps.h"
-#include "core/base/clock.h"
-#include "core/base/disk_queue.h"
-#include "core/base/error.h"
-#include "core/base/process.h"
-#include "core/metrics/json_lines.h"
-#include "core/rpc/heartbeat_sender.h"
-#include "core/runtime/checkpoint.h"
+#include "base/clock.h"
+#include "base/disk_queue.h"
+#include "base/error.h"
+#include "base/metrics/json_lines.h"
+#include "base/process.h"
+#include "engine/runtime/checkpoint.h"
+#include "evaluation/best_policy.h"
+#include "evaluation/evaluation_log.h"
+#include "evaluation/evaluation_schedule.h"
+#include "evaluation/evaluator.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "programs/find_checkpoint.h"
 #include "programs/stop_order.h"
 
 namespace replicant::programs {
 namespace {
 
-using actors::EvaluationLog;
-using actors::EvaluationRecord;
-using actors::Evaluator;
-using actors::VideoFile;
+using evaluation::EvaluationLog;
+using evaluation::EvaluationRecord;
+using evaluation::Evaluator;
+using evaluation::VideoFile;
 using namespace std::chrono_literals;
 
 struct EvaluatorOptions {
@@ -42,7 +42,7 @@ struct EvaluatorOptions {
   std::string began_ms;
   bool is_json = false;
 
-  // When the run began, as actors::FindBeginning() gives it.
+  // When the run began, as evaluation::FindBeginning() gives it.
   double BeganSeconds() const {
     constexpr int64_t kMax = int64_t{1} << 53;
     return 1e-3 * static_cast<double>(
@@ -73,7 +73,7 @@ class Follower {
         log_(folder_, began_s, &Clock::Real(), &disk_) {
     heartbeat_.SetGaugeSource("disk_wait_s",
                               [this] { return disk_.WaitSeconds(); });
-    const auto earlier = actors::ReadEvaluations(folder_);
+    const auto earlier = evaluation::ReadEvaluations(folder_);
     if (earlier.empty()) return;
     Report(earlier.back());
     evaluated_ = static_cast<uint64_t>(earlier.back().step);
@@ -82,10 +82,11 @@ class Follower {
   // Runs until it is told to stop or the policy is good enough. Returns the
   // exit code: 0 without an order to stop means that the run is complete.
   int Run() {
-    heartbeat_.SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+    heartbeat_.SetState(fleet::RoleState::kWaiting,
+                        "parameters of the learner");
     const Clock& clock = Clock::Real();
     const Clock::TimePoint begin = clock.Now();
-    actors::EvaluationSchedule schedule(config_);
+    evaluation::EvaluationSchedule schedule(config_);
     Clock::TimePoint next_video = begin + FromSeconds(config_.video.interval_s);
     while (!IsOver()) {
       followed_.Poll(100ms);
@@ -95,14 +96,14 @@ class Follower {
           followed_.version() && followed_.version() != evaluated_;
       const double seconds = ToSeconds(now - begin);
       if (!is_new || !schedule.IsDue(seconds, NumFrames())) continue;
-      heartbeat_.SetState(rpc::RoleState::kRunning);
+      heartbeat_.SetState(fleet::RoleState::kRunning);
       schedule.Advance(seconds, NumFrames());
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
       evaluated_ = followed_.version();
       if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }
-    heartbeat_.SetState(rpc::RoleState::kDraining);
+    heartbeat_.SetState(fleet::RoleState::kDraining);
     return ExitCodeOfStop(heartbeat_options_, heartbeat_);
   }
 
@@ -128,7 +129,7 @@ class Follower {
       spdlog::warn("no video: {}", trial->video_problem);
     }
     const EvaluationRecord record =
-        actors::MakeRecord(seconds, step, frames, trial->result);
+        evaluation::MakeRecord(seconds, step, frames, trial->result);
     log_.Write(record);
     heartbeat_.SetCounter("dropped_records",
                           static_cast<double>(log_.num_dropped()));
@@ -145,22 +146,22 @@ class Follower {
         fmt::format("return {:.1f} at step {} reaches {} = {:g}", record.mean,
                     step, "evaluation.stop_at_return", *config_.stop_at_return);
     spdlog::info("{}", why);
-    heartbeat_.SetState(rpc::RoleState::kDraining, why);
+    heartbeat_.SetState(fleet::RoleState::kDraining, why);
     return true;
   }
 
-  const rpc::HeartbeatSenderOptions heartbeat_options_ =
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
-  const actors::EvaluationConfig config_;
+  const fleet::HeartbeatSenderOptions heartbeat_options_ =
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
+  const evaluation::EvaluationConfig config_;
   const int64_t action_repeat_;
   const std::filesystem::path folder_;
   const StopSignal stop_;
   DiskQueue disk_;
-  rpc::HeartbeatSender heartbeat_{heartbeat_options_};
+  fleet::HeartbeatSender heartbeat_{heartbeat_options_};
   Evaluator evaluator_;
   actors::FollowedPolicy followed_;
   EvaluationLog log_;
-  actors::BestPolicy best_{folder_};
+  evaluation::BestPolicy best_{folder_};
   // the version evaluated last, by an earlier process too
   std::optional<uint64_t> evaluated_;
 };
@@ -213,10 +214,10 @@ int TryOut(const Invocation& invocation, const EvaluatorOptions& options) {
   std::optional<int64_t> frames = agents::AgentStepsIn(info.metadata);
   if (frames) *frames *= config.task.action_repeat;
   const EvaluationRecord record =
-      actors::MakeRecord(seconds, info.step, frames, trial->result);
+      evaluation::MakeRecord(seconds, info.step, frames, trial->result);
   if (log) {
     log->Write(record);
-    actors::BestPolicy(run).Offer(
+    evaluation::BestPolicy(run).Offer(
         record, evaluator.policy().variables(),
         agents::AgentStepsIn(info.metadata).value_or(0));
     if (options.video && trial->video_problem.empty()) {
@@ -251,10 +252,10 @@ int Run(const Invocation& invocation, const EvaluatorOptions& options) {
         "--video: needs --checkpoint; hint: evaluation.video records videos "
         "beside a training");
   }
-  return Follower(invocation,
-                  options.began_ms.empty()
-                      ? actors::FindBeginning(RunFolderOf(invocation.config()))
-                      : options.BeganSeconds())
+  return Follower(invocation, options.began_ms.empty()
+                                  ? evaluation::FindBeginning(
+                                        RunFolderOf(invocation.config()))
+                                  : options.BeganSeconds())
       .Run();
 }
 

@@ -13,17 +13,17 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/export/onnx.h"
-#include "core/export/stablehlo.h"
-#include "core/replicator/step_modules.h"
-#include "core/runtime/checkpoint.h"
-#include "core/runtime/executor.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/tensor/safetensors.h"
+#include "engine/export/onnx.h"
+#include "engine/export/stablehlo.h"
+#include "engine/runtime/checkpoint.h"
+#include "engine/runtime/executor.h"
 #include "learner/workloads/model_file.h"
 #include "programs/find_checkpoint.h"
 #include "programs/make_workload.h"
+#include "replicator/step_modules.h"
 
 namespace replicant::programs {
 namespace {

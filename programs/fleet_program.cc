@@ -16,24 +16,24 @@
 #include <utility>
 #include <vector>
 
-#include "actors/evaluation_log.h"
 #include "agents/task_spec.h"
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/base/thread.h"
-#include "core/runtime/checkpoint.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/thread.h"
+#include "engine/runtime/checkpoint.h"
+#include "evaluation/evaluation_log.h"
 #include "fleet/metrics_page.h"
 #include "fleet/placement.h"
 #include "fleet/run_fleet.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/check_resume.h"
 #include "programs/check_run.h"
+#include "programs/deploy/deploy.h"
 #include "programs/fleet_roles.h"
 #include "programs/join_program.h"
 #include "programs/learning_curve.h"
-#include "programs/render/render.h"
 #include "programs/run_control.h"
 #include "programs/run_model.h"
 #include "programs/summary.h"
@@ -47,7 +47,7 @@ namespace {
 using fleet::RunFolder;
 
 // A configuration, or a file of a model.
-constexpr uint64_t kMaxFileForHosts = rpc::kMaxAgentFileBytes;
+constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
 
 // Returns why a part of the checkpoint of `step` cannot be read, or "" if all
 // parts can. Those of the replay's shards are in the folder if there are any.
@@ -164,9 +164,9 @@ std::filesystem::path KeyFileOfStart(const RunConfig& config,
 
 // What the agents of other hosts need of the run, but for its key, which they
 // have.
-std::vector<rpc::AgentFile> FilesForHosts(const RunFolder& folder) {
+std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
   const std::filesystem::path& path = folder.path();
-  std::vector<rpc::AgentFile> files = {
+  std::vector<fleet::AgentFile> files = {
       {"config.yaml", ReadFile(folder.config_file(), kMaxFileForHosts)}};
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(path)) {
@@ -223,7 +223,7 @@ int Run(RunConfig config, const Commands& commands,
       .storage_folder = path,
       .config_file = folder.config_file(),
       .key_file = KeyFileOfStart(config, folder),
-      .began_ms = fmt::format("{:.0f}", 1e3 * actors::FindBeginning(path))};
+      .began_ms = fmt::format("{:.0f}", 1e3 * evaluation::FindBeginning(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
                       .roles = {},
@@ -241,7 +241,7 @@ int Run(RunConfig config, const Commands& commands,
   for (const fleet::PlacedRole& role : placed) {
     run.roles.push_back(MakeRole(role, plan));
   }
-  for (const rpc::RoleId& id : RemoteRoles(config)) {
+  for (const fleet::RoleId& id : RemoteRoles(config)) {
     run.roles.push_back(MakeRole({.request = {.id = id}, .cpus = {}}, plan));
     run.roles.back().is_remote = true;
     run.roles.back().is_elastic = id.role == "actor";

@@ -172,8 +172,8 @@ int64_t NumLocalActors(const RunConfig& config) {
 
 }  // namespace
 
-std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config) {
-  std::vector<rpc::RoleId> roles;
+std::vector<fleet::RoleId> RemoteRoles(const RunConfig& config) {
+  std::vector<fleet::RoleId> roles;
   if (!config.has_actors()) return roles;
   if (config.cluster.has_remote_replay()) {
     for (int64_t i = 0; i < config.replay.shards; ++i) {

@@ -19,7 +19,7 @@ namespace replicant::programs {
 // request.
 std::vector<fleet::RoleRequest> RoleRequests(const RunConfig& config);
 // Returns the roles that run on the hosts that join; none without such hosts.
-std::vector<rpc::RoleId> RemoteRoles(const RunConfig& config);
+std::vector<fleet::RoleId> RemoteRoles(const RunConfig& config);
 
 // Input of MakeRole() that all roles share.
 struct RolePlan {
@@ -32,7 +32,7 @@ struct RolePlan {
   std::filesystem::path storage_folder;
   std::filesystem::path config_file;  // read by every role
   std::filesystem::path key_file;     // of the run's key pair; empty: none
-  // actors::FindBeginning(), in milliseconds.
+  // evaluation::FindBeginning(), in milliseconds.
   std::string began_ms;
 };
 

@@ -11,13 +11,13 @@
 #include "actors/inference_server.h"
 #include "actors/parameter_client.h"
 #include "agents/task_spec.h"
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/process.h"
-#include "core/base/thread.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/heartbeat_sender.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/server.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "programs/stop_on_exit.h"
 
 namespace replicant::programs {
@@ -49,17 +49,18 @@ class Parameters {
 
 // Reports what the server has done; in the loop's thread.
 void Beat(const actors::InferenceServer& inference,
-          rpc::HeartbeatSender* heartbeat) {
+          fleet::HeartbeatSender* heartbeat) {
   const actors::InferenceMetrics& metrics = inference.metrics();
   heartbeat->SetCounter("requests", static_cast<double>(metrics.requests));
   heartbeat->SetCounter("rows", static_cast<double>(metrics.rows));
   heartbeat->SetCounter("batches", static_cast<double>(metrics.batches));
   if (!inference.version()) {
-    heartbeat->SetState(rpc::RoleState::kWaiting, "parameters of the learner");
+    heartbeat->SetState(fleet::RoleState::kWaiting,
+                        "parameters of the learner");
     return;
   }
   heartbeat->SetGauge("policy_step", static_cast<double>(*inference.version()));
-  heartbeat->SetState(rpc::RoleState::kRunning);
+  heartbeat->SetState(fleet::RoleState::kRunning);
 }
 
 }  // namespace
@@ -68,8 +69,8 @@ int ServeInference(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   const StopSignal stop;
   const auto heartbeat_options =
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"inference", 0}});
-  rpc::HeartbeatSender heartbeat(heartbeat_options);
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"inference", 0}});
+  fleet::HeartbeatSender heartbeat(heartbeat_options);
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const agents::TaskSpec task = agents::MakeTaskSpec(
       config.task, *env::MakeConfiguredEnvironment(invocation.registry.tasks,
@@ -113,7 +114,7 @@ int ServeInference(const Invocation& invocation) {
     server.Post([&] { Beat(inference, &heartbeat); });
     std::this_thread::sleep_for(200ms);
   }
-  heartbeat.SetState(rpc::RoleState::kDraining, "the run ends");
+  heartbeat.SetState(fleet::RoleState::kDraining, "the run ends");
   server.Stop();
   loop.Join();
   const actors::InferenceMetrics& metrics = inference.metrics();

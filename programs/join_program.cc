@@ -9,10 +9,10 @@
 #include <memory>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/rpc/curve.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rpc/curve.h"
 #include "fleet/host_agent.h"
 #include "fleet/run_folder.h"
 #include "programs/check_run.h"
@@ -174,7 +174,7 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
              status == fleet::RunStatus::kFailed;
     };
   }
-  options.make_command = [&](const rpc::RoleId& id,
+  options.make_command = [&](const fleet::RoleId& id,
                              const std::filesystem::path& files) {
     const std::filesystem::path config_file = files / "config.yaml";
     const auto loaded =

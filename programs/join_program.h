@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/command_line.h"
+#include "base/config/command_line.h"
 #include "fleet/host_launcher.h"
 #include "programs/commands.h"
 #include "programs/registry.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/error.h"
+#include "fleet/protocol/heartbeat_sender.h"
 
 namespace replicant::programs {
 namespace {
@@ -153,7 +153,7 @@ std::optional<LauncherPlace> FindLauncherPlace(const Environment& environment) {
 std::optional<LauncherPlace> PlaceOfLearner(
     const replicator::ReplicationConfig& replication) {
   const bool is_of_fleet =
-      !rpc::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
+      !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
   if (is_of_fleet || replication.uses_mpi()) return std::nullopt;
   auto place = FindLauncherPlace();
   if (!place || place->num_workers == replication.num_workers()) return place;

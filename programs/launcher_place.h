@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/replicator/replication_config.h"
+#include "replicator/replication_config.h"
 
 namespace replicant::programs {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "core/base/fs.h"
-#include "core/metrics/format.h"
+#include "base/fs.h"
+#include "base/metrics/format.h"
 #include "fleet/run_folder.h"
 #include "programs/check_resume.h"
 #include "programs/summary.h"

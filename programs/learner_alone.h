@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/file_lock.h"
+#include "base/file_lock.h"
 #include "learner/learner.h"
 #include "programs/program.h"
 #include "programs/run_config.h"

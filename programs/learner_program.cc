@@ -13,16 +13,15 @@
 #include <string>
 #include <utility>
 
-#include "core/base/disk_queue.h"
-#include "core/base/error.h"
-#include "core/base/file_lock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/base/rng.h"
-#include "core/base/thread.h"
-#include "core/comm/mpi_communicator.h"
-#include "core/rpc/heartbeat.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/disk_queue.h"
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
 #include "programs/evaluator_program.h"
@@ -33,6 +32,7 @@
 #include "programs/step_shape.h"
 #include "programs/stop_order.h"
 #include "replay/client/batch_reader.h"
+#include "replicator/comm/mpi_communicator.h"
 
 namespace replicant::programs {
 namespace {
@@ -85,12 +85,12 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
 
 // Runs a process that takes part in the learner's steps: a parameter server, or
 // a worker after the first.
-int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
+int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
               const replicator::ProcessPlace& place) {
   const RunConfig& config = invocation.config();
   const StopSignal stop;
-  rpc::HeartbeatSender heartbeat(
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = id}));
+  fleet::HeartbeatSender heartbeat(
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = id}));
   auto replicator = replicator::Replicator::Create(
       config.learner.replication, static_cast<uint64_t>(config.run.seed),
       place);
@@ -105,13 +105,13 @@ int RunBeside(const Invocation& invocation, const rpc::RoleId& id,
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
-  heartbeat.SetState(rpc::RoleState::kRunning);
+  heartbeat.SetState(fleet::RoleState::kRunning);
   // such a worker ends with that process, which would otherwise miss it
   learner::Follow(*workload, [&] {
     return !makes_every_step && (stop.count() > 0 || heartbeat.StopOrder());
   });
   workload->Stop();
-  heartbeat.SetState(rpc::RoleState::kDraining, "the training is over");
+  heartbeat.SetState(fleet::RoleState::kDraining, "the training is over");
   return 0;
 }
 
@@ -142,14 +142,14 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
 // Puts a workload's scalars into the heartbeats, by the names of their curves.
 class ShownScalars {
  public:
-  explicit ShownScalars(rpc::HeartbeatSender& heartbeat)
+  explicit ShownScalars(fleet::HeartbeatSender& heartbeat)
       : heartbeat_(heartbeat) {}
 
   void Set(const Scalars& scalars) {
     for (const auto& [scalar, value] : scalars) {
       const std::string name = "learner/" + scalar;
       if (!names_.contains(name)) {
-        if (names_.size() == kMostNames || !rpc::IsNumberName(name)) {
+        if (names_.size() == kMostNames || !fleet::IsNumberName(name)) {
           if (!std::exchange(has_warned_, true)) {
             spdlog::warn(
                 "the fleet's metrics do not show '{}', and maybe others: want "
@@ -168,7 +168,7 @@ class ShownScalars {
   // a heartbeat has 256 numbers, and forgets none
   static constexpr size_t kMostNames = 200;
 
-  rpc::HeartbeatSender& heartbeat_;
+  fleet::HeartbeatSender& heartbeat_;
   std::set<std::string> names_;
   bool has_warned_ = false;
 };
@@ -191,7 +191,7 @@ int Run(const Invocation& invocation) {
     return 0;
   }
   const auto heartbeat_options =
-      rpc::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
   const bool is_alone = heartbeat_options.endpoint.empty();
   // a fleet holds the lock for its learner
   std::optional<FileLock> lock;
@@ -200,7 +200,7 @@ int Run(const Invocation& invocation) {
   // read by the heartbeat's thread
   std::atomic<int64_t> updates = 0;
   std::atomic<double> seconds = 0.0;
-  rpc::HeartbeatSender heartbeat(heartbeat_options);
+  fleet::HeartbeatSender heartbeat(heartbeat_options);
   heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
   std::optional<replay::BatchReader> transitions;
   if (config.has_actors()) {
@@ -255,14 +255,14 @@ int Run(const Invocation& invocation) {
                            [&] { return static_cast<double>(updates.load()); });
   heartbeat.SetGaugeSource("seconds", [&] { return seconds.load(); });
   if (is_alone) BeginAlone(invocation);
-  heartbeat.SetState(rpc::RoleState::kRunning);
+  heartbeat.SetState(fleet::RoleState::kRunning);
   const Clock::TimePoint start = Clock::Real().Now();
   const EndReason reason = learner.Run();
   if (is_alone) {
     SummarizeAlone(invocation, reason, first_step, last, scalars,
                    ToSeconds(Clock::Real().Now() - start));
   }
-  heartbeat.SetState(rpc::RoleState::kDraining, ToString(reason));
+  heartbeat.SetState(fleet::RoleState::kDraining, ToString(reason));
   // success means that the run is complete
   return reason == EndReason::kStopped
              ? ExitCodeOfStop(heartbeat_options, heartbeat)
@@ -310,7 +310,7 @@ config::Loaded<RunConfig> LoadedOfGroup(const Invocation& invocation,
 
 // Runs a process of an elastic group. It ends with kExitPeerLost if another one
 // is lost: the supervisor counts no failure of this one then.
-int RunMember(const Invocation& invocation, const rpc::RoleId& id,
+int RunMember(const Invocation& invocation, const fleet::RoleId& id,
               const GroupPlace& place) {
   const config::Loaded<RunConfig> loaded =
       LoadedOfGroup(invocation, place.size);
@@ -386,7 +386,7 @@ int RunRole(const Invocation& invocation, const LearnerOptions& options) {
                ? Run(invocation)
                : RunMember(invocation, {role, 0}, ParseRank(options.rank));
   }
-  const rpc::RoleId id = {role, static_cast<uint32_t>(index)};
+  const fleet::RoleId id = {role, static_cast<uint32_t>(index)};
   if (!options.rank.empty()) {
     return RunMember(invocation, id, ParseRank(options.rank));
   }

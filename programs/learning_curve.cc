@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/metrics/format.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/metrics/format.h"
+#include "base/process.h"
 
 namespace replicant::programs {
 namespace {
@@ -28,17 +28,17 @@ struct TimeUnit {
 };
 
 // Seconds for a run of less than a minute.
-TimeUnit TimeUnitOf(const std::vector<actors::EvaluationRecord>& records) {
+TimeUnit TimeUnitOf(const std::vector<evaluation::EvaluationRecord>& records) {
   const bool is_short = !records.empty() && records.back().seconds < 60.0;
   return is_short ? TimeUnit{"seconds", 1.0} : TimeUnit{"minutes", 60.0};
 }
 
 // Time and mean of each evaluation, and the ends of its band: a standard
 // deviation from the mean, but not beyond what an episode returned.
-std::string DataBlock(const std::vector<actors::EvaluationRecord>& records,
+std::string DataBlock(const std::vector<evaluation::EvaluationRecord>& records,
                       const TimeUnit& unit) {
   std::string text = "$evaluations << END\n";
-  for (const actors::EvaluationRecord& record : records) {
+  for (const evaluation::EvaluationRecord& record : records) {
     text += fmt::format(
         "{} {} {} {}\n", record.seconds / unit.seconds, record.mean,
         std::max(record.mean - record.standard_deviation, record.min),
@@ -48,11 +48,11 @@ std::string DataBlock(const std::vector<actors::EvaluationRecord>& records,
 }
 
 // Seconds after which the run had made so many frames, between evaluations.
-double SecondsAt(const std::vector<actors::EvaluationRecord>& records,
+double SecondsAt(const std::vector<evaluation::EvaluationRecord>& records,
                  double frames) {
   double earlier_frames = 0.0;
   double earlier_s = 0.0;
-  for (const actors::EvaluationRecord& record : records) {
+  for (const evaluation::EvaluationRecord& record : records) {
     const auto now = static_cast<double>(record.frames.value_or(0));
     if (now >= frames) {
       const double share = (frames - earlier_frames) / (now - earlier_frames);
@@ -66,10 +66,10 @@ double SecondsAt(const std::vector<actors::EvaluationRecord>& records,
 
 // A second axis with round numbers of frames where they were reached; empty if
 // frames are not known.
-std::string FrameAxis(const std::vector<actors::EvaluationRecord>& records,
+std::string FrameAxis(const std::vector<evaluation::EvaluationRecord>& records,
                       const TimeUnit& unit) {
   double last = 0.0;
-  for (const actors::EvaluationRecord& record : records) {
+  for (const evaluation::EvaluationRecord& record : records) {
     last = std::max(last, static_cast<double>(record.frames.value_or(0)));
   }
   if (last < 1.0) return "";
@@ -121,7 +121,7 @@ void Draw(const std::string& commands, const std::filesystem::path& file) {
 
 }  // namespace
 
-void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
+void DrawLearningCurve(const std::vector<evaluation::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file) {
   const TimeUnit unit = TimeUnitOf(records);
@@ -154,7 +154,7 @@ void DrawCurvesOfSettings(const std::vector<CurveOfSettings>& curves,
     const CurveOfSettings& curve = curves[color];
     for (size_t i = 0; i < curve.runs.size(); ++i) {
       data += fmt::format("$run{} << END\n", number);
-      for (const actors::EvaluationRecord& record : curve.runs[i]) {
+      for (const evaluation::EvaluationRecord& record : curve.runs[i]) {
         data += fmt::format("{} {}\n", record.seconds / 60.0, record.mean);
       }
       data += "END\n";
@@ -173,11 +173,11 @@ void DrawCurvesOfSettings(const std::vector<CurveOfSettings>& curves,
        file);
 }
 
-std::vector<actors::EvaluationRecord> DrawCurveOfRun(
+std::vector<evaluation::EvaluationRecord> DrawCurveOfRun(
     const std::filesystem::path& run_folder, const std::string& title) {
-  std::vector<actors::EvaluationRecord> evaluations;
+  std::vector<evaluation::EvaluationRecord> evaluations;
   try {
-    evaluations = actors::ReadEvaluations(run_folder);
+    evaluations = evaluation::ReadEvaluations(run_folder);
     if (!evaluations.empty()) {
       DrawLearningCurve(evaluations, title, run_folder / "curve.png");
     }

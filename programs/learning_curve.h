@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/evaluation_log.h"
+#include "evaluation/evaluation_log.h"
 
 namespace replicant::programs {
 
@@ -12,20 +12,20 @@ namespace replicant::programs {
 // deviation, over minutes and, if known, over frames. Writes a PNG file with
 // the program gnuplot. Throws IoError with a hint if gnuplot is missing or
 // fails.
-void DrawLearningCurve(const std::vector<actors::EvaluationRecord>& records,
+void DrawLearningCurve(const std::vector<evaluation::EvaluationRecord>& records,
                        const std::string& title,
                        const std::filesystem::path& file);
 
 // Draws the curve of the run in `run_folder` to "curve.png" in that folder,
 // unless the run has no evaluations. Returns the evaluations. Problems are
 // logged.
-std::vector<actors::EvaluationRecord> DrawCurveOfRun(
+std::vector<evaluation::EvaluationRecord> DrawCurveOfRun(
     const std::filesystem::path& run_folder, const std::string& title);
 
 // The evaluations of runs that differ only in their seed.
 struct CurveOfSettings {
   std::string label;
-  std::vector<std::vector<actors::EvaluationRecord>> runs;
+  std::vector<std::vector<evaluation::EvaluationRecord>> runs;
 };
 
 // Draws a line for each run over minutes, with one colour per settings.

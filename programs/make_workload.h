@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "agents/task_spec.h"
-#include "core/replicator/replicator.h"
 #include "learner/workload.h"
 #include "programs/program.h"
 #include "replay/client/batch_source.h"
+#include "replicator/replicator.h"
 
 namespace replicant::programs {
 

@@ -14,11 +14,11 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/base/error.h"
-#include "core/base/log.h"
-#include "core/base/openmp.h"
-#include "core/base/process.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/openmp.h"
+#include "base/process.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "fleet/version.h"
 #include "programs/actor_program.h"
 #include "programs/built_in_program.h"
@@ -97,7 +97,7 @@ int Guard(const std::string& name, const std::function<int()>& main) {
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
     const bool is_role =
-        !rpc::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
+        !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
     return is_role && IsOfConfiguration(e) ? kExitConfig : 1;
   }
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/config/command_line.h"
-#include "core/config/load.h"
-#include "core/config/range.h"
+#include "base/config/command_line.h"
+#include "base/config/load.h"
+#include "base/config/range.h"
 #include "programs/commands.h"
 #include "programs/registry.h"
 #include "programs/run_config.h"

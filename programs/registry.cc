@@ -3,15 +3,15 @@
 #include <utility>
 
 #include "env/tasks/suite.h"
+#include "learner/data/rendered_images.h"
 #include "learner/workloads/built_in.h"
-#include "programs/rendered_images.h"
 
 namespace replicant::programs {
 
 Registry Registry::BuiltIn() {
   const env::TaskRegistry tasks(env::SuiteTasks());
   data::ImageSources images = data::BuiltInImageSources();
-  images["rendered"] = RenderedImages(tasks);
+  images["rendered"] = data::RenderedImages(tasks);
   return {.tasks = tasks,
           .workloads = learner::BuiltInWorkloads(),
           .images = std::move(images),

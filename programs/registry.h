@@ -1,9 +1,9 @@
 #pragma once
 
-#include "core/replicator/strategy.h"
 #include "env/task_registry.h"
 #include "learner/data/images_config.h"
 #include "learner/workload_registry.h"
+#include "replicator/strategy.h"
 
 namespace replicant::programs {
 
@@ -29,7 +29,7 @@ struct Registry {
 
   // The 51 tasks of the Control Suite; workloads d4pg, resnet50 and sngan;
   // sources image_folder, tar_shards and rendered; the five strategies of
-  // core/replicator/strategy.h.
+  // replicator/strategy.h.
   static Registry BuiltIn();
 };
 

@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/process.h"
-#include "core/base/thread.h"
-#include "core/rpc/client.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/rpc/client.h"
+#include "base/rpc/group_key.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat_sender.h"
 #include "fleet/run_folder.h"
 #include "programs/stop_on_exit.h"
 #include "replay/checkpoint/shard_folder.h"
@@ -138,7 +138,7 @@ rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config,
 
 std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
     const replay::ReplayConfig& config, replay::Shard* shard,
-    rpc::HeartbeatSender* heartbeat) {
+    fleet::HeartbeatSender* heartbeat) {
   if (config.checkpoint_folder.empty()) return nullptr;
   replay::CheckpointOptions options;
   options.folder = config.checkpoint_folder;
@@ -146,7 +146,7 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.num_kept = config.num_kept_checkpoints;
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
   // the supervisor waits for a restore as long as it goes on
-  heartbeat->SetState(rpc::RoleState::kStarting, "restores the replay");
+  heartbeat->SetState(fleet::RoleState::kStarting, "restores the replay");
   options.on_restored_group = [heartbeat, num_groups = 0.0]() mutable {
     heartbeat->SetCounter("restored_groups", ++num_groups);
   };
@@ -179,7 +179,7 @@ std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
 
 // Reports the state of the service, and which side waits, to the supervisor.
 void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
-          rpc::HeartbeatSender* heartbeat) {
+          fleet::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
   heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
   double num_items = 0.0;
@@ -197,9 +197,9 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
     heartbeat->SetGauge("samples_per_insert", *ratio);
   }
   if (wait != nullptr) {
-    heartbeat->SetState(rpc::RoleState::kWaiting, wait->why);
+    heartbeat->SetState(fleet::RoleState::kWaiting, wait->why);
   } else {
-    heartbeat->SetState(rpc::RoleState::kRunning);
+    heartbeat->SetState(fleet::RoleState::kRunning);
   }
 }
 
@@ -208,7 +208,7 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
 void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      const replay::Shard& shard, const rpc::Server& server,
                      replay::CheckpointSaver* saver, Thread* loop,
-                     rpc::HeartbeatSender* heartbeat) {
+                     fleet::HeartbeatSender* heartbeat) {
   replay::ServiceUpkeep upkeep(config, &server, saver);
   const replay::ShardConfig shard_config = config.MakeShardConfig();
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
@@ -233,8 +233,9 @@ int Serve(const RunConfig& run_config, int64_t index) {
                            run_config.replay.shards);
   }
   const StopSignal stop;
-  rpc::HeartbeatSender heartbeat(rpc::HeartbeatSenderOptions::FromEnvironment(
-      {.id = {"replay", static_cast<uint32_t>(index)}}));
+  fleet::HeartbeatSender heartbeat(
+      fleet::HeartbeatSenderOptions::FromEnvironment(
+          {.id = {"replay", static_cast<uint32_t>(index)}}));
   replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
   const auto checkpointer = MakeCheckpointer(config, &shard, &heartbeat);
   const auto key = rpc::GroupKey::FromFile(KeyFileOf(run_config));
@@ -262,7 +263,7 @@ int Serve(const RunConfig& run_config, int64_t index) {
 
   RunUntilStopped(config, stop, shard, server, saver ? &*saver : nullptr, &loop,
                   &heartbeat);
-  heartbeat.SetState(rpc::RoleState::kDraining, "the last checkpoint");
+  heartbeat.SetState(fleet::RoleState::kDraining, "the last checkpoint");
   spdlog::info("stopping");
   // no insert after this point: the last checkpoint holds all that was
   // acknowledged

@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "core/base/crc32c.h"
-#include "core/base/fs.h"
-#include "core/config/edit.h"
-#include "core/config/log_config.h"
-#include "core/rpc/group_key.h"
+#include "base/config/edit.h"
+#include "base/config/log_config.h"
+#include "base/crc32c.h"
+#include "base/fs.h"
+#include "base/rpc/group_key.h"
 #include "fleet/run_folder.h"
 #include "programs/launcher_place.h"
 

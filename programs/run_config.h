@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "actors/actors_config.h"
-#include "actors/evaluation_config.h"
-#include "core/base/log.h"
-#include "core/config/load.h"
-#include "core/config/reader.h"
-#include "core/rpc/curve.h"
+#include "base/config/load.h"
+#include "base/config/reader.h"
+#include "base/log.h"
+#include "base/rpc/curve.h"
 #include "env/task_config.h"
+#include "evaluation/evaluation_config.h"
 #include "fleet/cluster_config.h"
 #include "fleet/fleet_config.h"
 #include "fleet/port_claim.h"
@@ -33,7 +33,7 @@ struct RunConfig {
   actors::ActorsConfig actors;
   learner::LearnerConfig learner;
   data::ImagesConfig images;
-  actors::EvaluationConfig evaluation;
+  evaluation::EvaluationConfig evaluation;
   fleet::FleetConfig fleet;
   fleet::ClusterConfig cluster;
   LogOptions log;

@@ -16,13 +16,13 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/rpc/agent_messages.h"
-#include "core/rpc/client.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/heartbeat.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rpc/client.h"
+#include "base/rpc/group_key.h"
+#include "fleet/protocol/agent_messages.h"
+#include "fleet/protocol/heartbeat.h"
 #include "fleet/run_folder.h"
 #include "fleet/run_report.h"
 #include "programs/run_config.h"
@@ -88,11 +88,11 @@ void AskToStop(const std::string& endpoint,
   rpc::ClientOptions options;
   options.name = "fleet --stop";
   options.socket.curve = rpc::GroupKey::FromFile(key_file).client_role();
-  rpc::Client client(context, rpc::SupervisionProtocol(), options);
+  rpc::Client client(context, fleet::SupervisionProtocol(), options);
   client.Connect(endpoint);
   const rpc::CallReply reply = client.Call(
-      rpc::kStopKind,
-      rpc::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}
+      fleet::kStopKind,
+      fleet::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}
           .Encode(),
       {.timeout = kAnswerPatience});
   if (reply.result == rpc::CallResult::kOk) return;

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "core/config/command_line.h"
+#include "base/config/command_line.h"
 
 // Commands for a running run, on any host that sees its folder:
 //

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/config/edit.h"
+#include "base/config/edit.h"
 #include "env/model_copy.h"
 
 namespace replicant::programs {

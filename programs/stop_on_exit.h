@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/rpc/server.h"
+#include "base/rpc/server.h"
 
 namespace replicant::programs {
 

@@ -5,12 +5,12 @@
 #include <chrono>
 #include <thread>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 
 namespace replicant::programs {
 
-int ExitCodeOfStop(const rpc::HeartbeatSenderOptions& options,
-                   const rpc::HeartbeatSender& heartbeat) {
+int ExitCodeOfStop(const fleet::HeartbeatSenderOptions& options,
+                   const fleet::HeartbeatSender& heartbeat) {
   using namespace std::chrono_literals;
   if (options.endpoint.empty()) return 0;
   const Clock::TimePoint deadline = Clock::Real().Now() + 3s;

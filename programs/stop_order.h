@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/rpc/heartbeat_sender.h"
+#include "fleet/protocol/heartbeat_sender.h"
 
 namespace replicant::programs {
 
@@ -9,7 +9,7 @@ namespace replicant::programs {
 // elsewhere, so that the supervisor restarts the role instead of counting the
 // run as complete. Waits up to 3 s for the supervisor's order, which arrives in
 // the answer to a heartbeat. `options` are those of `heartbeat`.
-int ExitCodeOfStop(const rpc::HeartbeatSenderOptions& options,
-                   const rpc::HeartbeatSender& heartbeat);
+int ExitCodeOfStop(const fleet::HeartbeatSenderOptions& options,
+                   const fleet::HeartbeatSender& heartbeat);
 
 }  // namespace replicant::programs

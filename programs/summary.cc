@@ -6,8 +6,8 @@
 #include <cmath>
 #include <utility>
 
-#include "actors/best_policy.h"
-#include "core/metrics/format.h"
+#include "base/metrics/format.h"
+#include "evaluation/best_policy.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/shell_word.h"
 
@@ -32,7 +32,7 @@ std::string AmountText(double amount, double seconds) {
                      FormatQuantity(amount / seconds));
 }
 
-void AddReturns(const std::vector<actors::EvaluationRecord>& records,
+void AddReturns(const std::vector<evaluation::EvaluationRecord>& records,
                 Rows* rows) {
   if (records.empty()) return;
   const auto best = std::max_element(
@@ -40,7 +40,7 @@ void AddReturns(const std::vector<actors::EvaluationRecord>& records,
         // a policy that has diverged is none
         return std::isnan(a.mean) || a.mean < b.mean;
       });
-  const auto text = [](const actors::EvaluationRecord& record) {
+  const auto text = [](const evaluation::EvaluationRecord& record) {
     return fmt::format("{:.1f} +- {:.1f} ({} episodes) at step {}, {}",
                        record.mean, record.standard_deviation,
                        record.num_episodes, record.step,
@@ -76,10 +76,10 @@ std::optional<std::filesystem::path> NewestCheckpoint(
   return checkpoints.PathOf(steps.back());
 }
 
-std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
-                         const std::vector<actors::EvaluationRecord>& records,
-                         const std::filesystem::path& run_folder,
-                         const Commands& commands) {
+std::string SummaryTable(
+    const RunConfig& config, const RunTotals& totals,
+    const std::vector<evaluation::EvaluationRecord>& records,
+    const std::filesystem::path& run_folder, const Commands& commands) {
   const bool has_actors = config.has_actors();
   Rows rows = {{has_actors ? "task" : "workload",
                 has_actors ? TaskText(config.task) : config.learner.workload},
@@ -105,7 +105,7 @@ std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
     rows.emplace_back("last " + name, FormatQuantity(value));
   }
   AddReturns(records, &rows);
-  if (const auto best = actors::BestPolicy::Find(run_folder)) {
+  if (const auto best = evaluation::BestPolicy::Find(run_folder)) {
     rows.emplace_back("best policy", best->string());
   }
   std::error_code no_curve;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/evaluation_log.h"
+#include "evaluation/evaluation_log.h"
 #include "programs/commands.h"
 #include "programs/run_config.h"
 
@@ -42,9 +42,9 @@ std::optional<std::filesystem::path> NewestCheckpoint(
 // Returns the closing table of a run: its result, the files in its folder, and
 // the commands that resume and evaluate it, made from `commands`. Throws
 // IoError if the folder cannot be read.
-std::string SummaryTable(const RunConfig& config, const RunTotals& totals,
-                         const std::vector<actors::EvaluationRecord>& records,
-                         const std::filesystem::path& run_folder,
-                         const Commands& commands);
+std::string SummaryTable(
+    const RunConfig& config, const RunTotals& totals,
+    const std::vector<evaluation::EvaluationRecord>& records,
+    const std::filesystem::path& run_folder, const Commands& commands);
 
 }  // namespace replicant::programs

@@ -19,8 +19,8 @@ NAME = "replicant_gpu_check"
 TESTS = ("op_parity_test", "torch_ops_test", "torch_d4pg_test", "torch_models_test",
          "torch_bf16_test", "gpu_test", "planted_errors")
 PROGRAMS = ("bench_learner", "fleet", "actor", "evaluator", "learner", "replay")
-DATA = ("configs", "tests/golden/torch", "tests/benchmark/workloads", "scripts/gpu_check",
-        "scripts/gpu_peers.py", "scripts/bench/learner_peer.py", "scripts/bench/peer_timing.py",
+DATA = ("configs", "tests/golden/torch", "bench/workloads", "scripts/gpu_check",
+        "scripts/gpu_peers.py", "bench/run/learner_peer.py", "bench/run/peer_timing.py",
         "scripts/torch_d4pg.py", "scripts/torch_environment.py",
         "scripts/torch_resnet50.py", "scripts/torch_sngan.py")
 # of the suite's models: the twelve tasks of docs/benchmarks.md

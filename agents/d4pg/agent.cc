@@ -6,7 +6,7 @@
 #include "agents/d4pg/networks.h"
 #include "agents/d4pg/policy.h"
 #include "agents/d4pg/update.h"
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::agents::d4pg {
 namespace {

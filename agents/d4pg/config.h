@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 
 // Configuration of a D4PG agent (arXiv:1804.08617): section `agent` of a run,
 // one struct per subsection. config.cc has the keys, their ranges and their

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <span>
 
-#include "core/base/error.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/reduce.h"
-#include "core/tensor/host_tensor.h"
+#include "base/error.h"
+#include "base/tensor/host_tensor.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/reduce.h"
 
 namespace replicant::agents::d4pg {
 namespace {

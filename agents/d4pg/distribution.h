@@ -5,7 +5,7 @@
 #include <string>
 
 #include "agents/d4pg/config.h"
-#include "core/graph/graph.h"
+#include "engine/graph/graph.h"
 
 // The critic's distribution over returns, on fixed atoms.
 namespace replicant::agents::d4pg {

@@ -1,11 +1,11 @@
 #include "agents/d4pg/losses.h"
 
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/optimizer.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/optimizer.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::agents::d4pg {
 

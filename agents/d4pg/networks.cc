@@ -5,11 +5,11 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/image.h"
-#include "core/graph/ops/shape_ops.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/image.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::agents::d4pg {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "agents/d4pg/config.h"
-#include "core/graph/graph.h"
-#include "core/nn/layers.h"
+#include "engine/graph/graph.h"
+#include "engine/nn/layers.h"
 
 // The networks of a D4PG agent. Their variables have the names of PyTorch
 // modules (with '/' for '.'):

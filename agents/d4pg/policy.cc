@@ -1,8 +1,8 @@
 #include "agents/d4pg/policy.h"
 
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/random.h"
-#include "core/graph/ops/shape_ops.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/random.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::agents::d4pg {
 

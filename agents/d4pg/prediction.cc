@@ -1,9 +1,9 @@
 #include "agents/d4pg/prediction.h"
 
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::agents::d4pg {
 namespace {

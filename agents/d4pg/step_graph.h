@@ -6,8 +6,8 @@
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
-#include "core/config/reader.h"
-#include "core/nn/step_graph.h"
+#include "base/config/reader.h"
+#include "engine/nn/step_graph.h"
 
 namespace replicant::agents::d4pg {
 

@@ -4,15 +4,15 @@
 
 #include "agents/d4pg/losses.h"
 #include "agents/d4pg/prediction.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/image.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/optimizer.h"
-#include "core/graph/ops/random.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/diagnostics.h"
-#include "core/nn/optimizers.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/image.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/optimizer.h"
+#include "engine/graph/ops/random.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/diagnostics.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
 namespace {

@@ -8,8 +8,8 @@
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
-#include "core/nn/replica_hooks.h"
-#include "core/nn/trained_variables.h"
+#include "engine/nn/replica_hooks.h"
+#include "engine/nn/trained_variables.h"
 
 // One update of a D4PG learner's networks, as one graph.
 namespace replicant::agents::d4pg {

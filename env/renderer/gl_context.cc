@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/mutex.h"
+#include "base/error.h"
+#include "base/mutex.h"
 
 namespace replicant::env {
 namespace {

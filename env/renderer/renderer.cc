@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/renderer/auto_renderer.h"
 #include "env/renderer/gl_renderer.h"
 #include "env/renderer/raycast/raycast_renderer.h"

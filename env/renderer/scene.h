@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::env {
 

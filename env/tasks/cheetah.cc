@@ -1,6 +1,6 @@
 #include "env/tasks/cheetah.h"
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/rewards.h"
 
 namespace replicant::env {

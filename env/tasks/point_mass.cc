@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/randomizers.h"
 #include "env/rewards.h"
 

@@ -8,7 +8,7 @@
 #include <numbers>
 #include <string>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/model_edit.h"
 #include "env/randomizers.h"
 #include "env/rewards.h"

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::env {
 namespace {

@@ -11,17 +11,17 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/indexing.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/layers.h"
-#include "core/nn/optimizers.h"
-#include "core/nn/trained_variables.h"
-#include "core/replicator/replicator.h"
+#include "base/rng.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/indexing.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizers.h"
+#include "engine/nn/trained_variables.h"
+#include "replicator/replicator.h"
 
 using namespace replicant;              // NOLINT
 using namespace replicant::replicator;  // NOLINT

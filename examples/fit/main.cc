@@ -7,13 +7,13 @@
 #include <numbers>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/indexing.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/reduce.h"
-#include "core/nn/layers.h"
-#include "core/nn/optimizers.h"
+#include "base/rng.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/indexing.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizers.h"
 #include "learner/fit.h"
 
 using namespace replicant;         // NOLINT

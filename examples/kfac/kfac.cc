@@ -5,15 +5,15 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/linalg.h"
-#include "core/graph/ops/matmul.h"
-#include "core/graph/ops/random.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/graph/ops/state.h"
-#include "core/nn/optimizers.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/linalg.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/random.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/graph/ops/state.h"
+#include "engine/nn/optimizers.h"
 
 using namespace replicant;              // NOLINT
 using namespace replicant::graph;       // NOLINT

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/replicator/replicator.h"
+#include "replicator/replicator.h"
 
 // K-FAC (Martens and Grosse 2015, arXiv:1503.05671) for a stack of dense layers
 // with tanh between them, which learns targets "y" [B, O] from "x" [B, I] by

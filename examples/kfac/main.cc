@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "core/config/load.h"
+#include "base/config/load.h"
 #include "kfac.h"
 
 using namespace replicant;              // NOLINT

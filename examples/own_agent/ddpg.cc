@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "agents/agent.h"
-#include "core/base/error.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/optimizer.h"
-#include "core/graph/ops/random.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/layers.h"
-#include "core/nn/optimizers.h"
+#include "base/error.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/optimizer.h"
+#include "engine/graph/ops/random.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizers.h"
 #include "learner/workloads/agent/agent_workload.h"
 
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/replicator/strategies/replica_team.h"
+#include "replicator/strategies/replica_team.h"
 
 using namespace replicant;              // NOLINT
 using namespace replicant::replicator;  // NOLINT

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "core/replicator/replicator.h"
-#include "core/replicator/strategy.h"
+#include "replicator/replicator.h"
+#include "replicator/strategy.h"
 
 // Local SGD (Stich 2018, arXiv:1805.09767): every replica trains alone, on
 // batches of its own, and after every `period` steps all replicas go on from

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/reduce.h"
-#include "core/nn/layers.h"
-#include "core/nn/optimizers.h"
-#include "core/nn/trained_variables.h"
+#include "base/rng.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizers.h"
+#include "engine/nn/trained_variables.h"
 #include "learner/workload.h"
 
 namespace {

@@ -12,15 +12,15 @@
 #include <span>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/reduce.h"
-#include "core/kernels/backend.h"
-#include "core/nn/layers.h"
-#include "core/nn/optimizers.h"
-#include "core/replicator/strategies/distribute.h"
-#include "core/runtime/executor.h"
+#include "base/rng.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/kernels/backend.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/optimizers.h"
+#include "engine/runtime/executor.h"
+#include "replicator/strategies/distribute.h"
 
 using namespace replicant;  // NOLINT
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::data {
 namespace {

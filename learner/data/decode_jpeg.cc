@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/decode.h"
 
 namespace replicant::data {

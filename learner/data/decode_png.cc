@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/decode.h"
 
 namespace replicant::data {

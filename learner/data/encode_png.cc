@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::data {
 

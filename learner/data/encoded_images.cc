@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/decode.h"
 #include "learner/data/resize.h"
 #include "learner/data/tar.h"

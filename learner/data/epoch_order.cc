@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/rng.h"
+#include "base/check.h"
+#include "base/rng.h"
 
 namespace replicant::data {
 namespace {

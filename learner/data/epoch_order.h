@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/base/mutex.h"
+#include "base/mutex.h"
 
 namespace replicant::data {
 

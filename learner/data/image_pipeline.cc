@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::data {
 namespace {

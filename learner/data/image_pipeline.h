@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "learner/data/epoch_order.h"
 #include "learner/data/image_source.h"
 #include "learner/data/positioned_pipeline.h"

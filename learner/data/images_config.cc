@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/encoded_images.h"
 
 namespace replicant::data {

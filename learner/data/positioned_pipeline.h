@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/replicator/input.h"
+#include "replicator/input.h"
 
 namespace replicant::data {
 

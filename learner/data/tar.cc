@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::data {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <span>
 
-#include "core/base/rng.h"
-#include "core/config/reader.h"
+#include "base/config/reader.h"
+#include "base/rng.h"
 #include "learner/data/image.h"
 
 namespace replicant::data {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::learner {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::learner {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/error.h"
-#include "core/config/load.h"
-#include "core/tensor/safetensors.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/tensor/safetensors.h"
 #include "models/features/network.h"
 
 namespace replicant::learner {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
-#include "core/runtime/variable_store.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/variable_store.h"
 #include "learner/data/resize.h"
 
 namespace replicant::learner {

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "core/base/mutex.h"
+#include "base/mutex.h"
 #include "learner/data/image.h"
 #include "learner/data/positioned_pipeline.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "core/nn/replica_hooks.h"
-#include "core/replicator/replica_context.h"
+#include "engine/nn/replica_hooks.h"
+#include "replicator/replica_context.h"
 
 namespace replicant::learner {
 

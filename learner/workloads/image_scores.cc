@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/epoch_order.h"
 #include "learner/scores/inception_score.h"
 

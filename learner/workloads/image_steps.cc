@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/graph/ops/random.h"
+#include "engine/graph/ops/random.h"
 #include "learner/workloads/hooks_of_replica.h"
 #include "models/resnet/update.h"
 #include "models/sngan/update.h"

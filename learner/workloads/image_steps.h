@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "core/replicator/replicator.h"
 #include "models/resnet/config.h"
 #include "models/sngan/config.h"
+#include "replicator/replicator.h"
 
 // The updates of the image models (update.h in models/resnet and models/sngan)
 // as steps of one replica, on its rows: inputs "image" [B, H, W, 3] u8 and

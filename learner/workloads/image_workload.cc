@@ -7,10 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/optimizers.h"
+#include "base/error.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/optimizers.h"
 #include "learner/data/encode_png.h"
 #include "learner/data/image_pipeline.h"
 #include "learner/workloads/synthetic_images.h"

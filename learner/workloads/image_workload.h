@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/replicator/replicator.h"
 #include "learner/data/images_config.h"
 #include "learner/data/positioned_pipeline.h"
 #include "learner/workload.h"
 #include "learner/workloads/first_batch.h"
+#include "replicator/replicator.h"
 
 namespace replicant::learner {
 

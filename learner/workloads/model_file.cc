@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/nn/optimizers.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/tensor/safetensors.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::learner {
 namespace {

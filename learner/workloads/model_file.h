@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/variable_store.h"
+#include "engine/runtime/variable_store.h"
 
 // Models as safetensors files with PyTorch's names: '.' for the '/' of our
 // variables, whose shapes are already PyTorch's. Averages
-// (core/nn/optimizers.h) are stored under the names of their variables.
+// (engine/nn/optimizers.h) are stored under the names of their variables.
 namespace replicant::learner {
 
 // Returns the averages among `names`, or all `names` if there are none.

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/model_file.h"
 #include "models/features/config.h"

@@ -10,9 +10,9 @@
 #include <span>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
-#include "core/base/thread.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/thread.h"
 #include "learner/data/encode_png.h"
 #include "learner/workloads/model_file.h"
 

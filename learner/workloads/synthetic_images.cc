@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 
 namespace replicant::learner {
 namespace {

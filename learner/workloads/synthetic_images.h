@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "core/replicator/input.h"
 #include "learner/data/positioned_pipeline.h"
+#include "replicator/input.h"
 
 namespace replicant::learner {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "models/resnet/config.h"
 
 // The description of a network whose features score generated images: a YAML

@@ -6,15 +6,15 @@
 #include <map>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/graph/ops/conv.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/matmul.h"
-#include "core/graph/ops/norm.h"
-#include "core/graph/ops/pool.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
+#include "base/error.h"
+#include "engine/graph/ops/conv.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/norm.h"
+#include "engine/graph/ops/pool.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
 #include "models/resnet/network.h"
 
 namespace replicant::models::features {

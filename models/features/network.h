@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include "core/graph/graph.h"
+#include "engine/graph/graph.h"
 #include "models/features/config.h"
 
 // Networks whose features score generated images.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "models/norm_statistics.h"
 
 // Configuration of a residual network and its training (arXiv:1512.03385,

@@ -4,10 +4,10 @@
 
 #include <array>
 
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/image.h"
-#include "core/graph/ops/pool.h"
-#include "core/graph/ops/shape_ops.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/image.h"
+#include "engine/graph/ops/pool.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::models::resnet {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/graph/graph.h"
-#include "core/nn/layers.h"
+#include "engine/graph/graph.h"
+#include "engine/nn/layers.h"
 #include "models/resnet/config.h"
 
 // Residual networks (arXiv:1512.03385), version 1.5: a bottleneck has its

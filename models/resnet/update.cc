@@ -6,14 +6,14 @@
 #include <tuple>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/indexing.h"
-#include "core/graph/ops/losses.h"
-#include "core/graph/ops/optimizer.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/optimizers.h"
+#include "base/error.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/indexing.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/optimizer.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::models::resnet {
 namespace {

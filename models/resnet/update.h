@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/nn/replica_hooks.h"
-#include "core/nn/trained_variables.h"
+#include "engine/nn/replica_hooks.h"
+#include "engine/nn/trained_variables.h"
 #include "models/resnet/network.h"
 
 namespace replicant::models::resnet {

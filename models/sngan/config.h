@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "models/norm_statistics.h"
 
 // Configuration of a class-conditional SN-GAN and its training

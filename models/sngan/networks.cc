@@ -3,13 +3,13 @@
 #include <numbers>
 #include <string>
 
-#include "core/graph/ops/conv.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/indexing.h"
-#include "core/graph/ops/matmul.h"
-#include "core/graph/ops/pool.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
+#include "engine/graph/ops/conv.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/indexing.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/pool.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
 #include "models/norm_statistics.h"
 
 namespace replicant::models::sngan {

@@ -3,10 +3,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/graph/graph.h"
-#include "core/nn/layers.h"
-#include "core/nn/replica_hooks.h"
-#include "core/nn/spectral_norm.h"
+#include "engine/graph/graph.h"
+#include "engine/nn/layers.h"
+#include "engine/nn/replica_hooks.h"
+#include "engine/nn/spectral_norm.h"
 #include "models/sngan/config.h"
 
 // The residual networks of SN-GAN with a projection discriminator

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "core/config/reader.h"
-#include "core/nn/step_graph.h"
+#include "base/config/reader.h"
+#include "engine/nn/step_graph.h"
 #include "models/sngan/config.h"
 
 namespace replicant::models::sngan {

@@ -1,10 +1,10 @@
 #include "models/sngan/update.h"
 
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/image.h"
-#include "core/graph/ops/reduce.h"
-#include "core/graph/ops/shape_ops.h"
-#include "core/nn/optimizers.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/image.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::models::sngan {
 namespace {

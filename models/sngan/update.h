@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "core/nn/optimizers.h"
-#include "core/nn/replica_hooks.h"
-#include "core/nn/trained_variables.h"
+#include "engine/nn/optimizers.h"
+#include "engine/nn/replica_hooks.h"
+#include "engine/nn/trained_variables.h"
 #include "models/sngan/networks.h"
 
 namespace replicant::models::sngan {

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/tensor/safetensors.h"
 
 namespace replicant::programs {
 namespace {

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "actors/actor.h"
-#include "core/base/error.h"
-#include "core/base/file_lock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"

@@ -19,7 +19,7 @@ PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
                   .agent = config.MakeAgent(),
                   .evaluation = config.evaluation,
                   .backend = config.learner.replication.policy_backend()}),
-      log_(folder, actors::FindBeginning(folder)),
+      log_(folder, evaluation::FindBeginning(folder)),
       action_repeat_(config.task.action_repeat),
       best_(folder),
       schedule_(config.evaluation) {}
@@ -50,7 +50,7 @@ void PeriodicEvaluation::Run(const learner::Progress& progress,
                  progress.step);
     return;
   }
-  const actors::EvaluationRecord record = actors::MakeRecord(
+  const evaluation::EvaluationRecord record = evaluation::MakeRecord(
       seconds, progress.step, num_frames, evaluation->result);
   log_.Write(record);
   best_.Offer(record, evaluator_.policy().variables(),

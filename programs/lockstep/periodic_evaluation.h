@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "actors/best_policy.h"
-#include "actors/evaluation_config.h"
-#include "actors/evaluation_log.h"
-#include "actors/evaluation_schedule.h"
-#include "actors/evaluator.h"
-#include "core/base/process.h"
+#include "base/process.h"
 #include "env/task_registry.h"
+#include "evaluation/best_policy.h"
+#include "evaluation/evaluation_config.h"
+#include "evaluation/evaluation_log.h"
+#include "evaluation/evaluation_schedule.h"
+#include "evaluation/evaluator.h"
 #include "learner/learner.h"
 #include "learner/workload.h"
 #include "programs/run_config.h"
@@ -17,8 +17,8 @@
 namespace replicant::programs {
 
 // Evaluates a workload's policy at the intervals of section `evaluation`
-// (actors/evaluation_schedule.h) and writes the results to the evaluation log
-// of the run (actors/evaluation_log.h).
+// (evaluation/evaluation_schedule.h) and writes the results to the evaluation
+// log of the run (evaluation/evaluation_log.h).
 //
 // Thread-safety: one thread makes all calls, the workload's.
 class PeriodicEvaluation {
@@ -47,14 +47,14 @@ class PeriodicEvaluation {
   void Run(const learner::Progress& progress, int64_t num_frames,
            int max_signals);
 
-  const actors::EvaluationConfig config_;
+  const evaluation::EvaluationConfig config_;
   learner::Workload& workload_;
   const StopSignal& stop_;
-  actors::Evaluator evaluator_;
-  actors::EvaluationLog log_;
+  evaluation::Evaluator evaluator_;
+  evaluation::EvaluationLog log_;
   const int64_t action_repeat_;
-  actors::BestPolicy best_;
-  actors::EvaluationSchedule schedule_;
+  evaluation::BestPolicy best_;
+  evaluation::EvaluationSchedule schedule_;
   int64_t last_step_ = -1;
   bool is_good_enough_ = false;
 };

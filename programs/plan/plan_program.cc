@@ -7,8 +7,8 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/kernels/cuda_backend.h"
+#include "base/error.h"
+#include "engine/kernels/cuda_backend.h"
 #include "programs/make_workload.h"
 #include "programs/plan/plan_text.h"
 

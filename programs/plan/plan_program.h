@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "core/kernels/backend.h"
-#include "core/replicator/step_plans.h"
+#include "engine/kernels/backend.h"
 #include "programs/program.h"
+#include "replicator/step_plans.h"
 
 namespace replicant::programs {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/replicator/step_plans.h"
+#include "replicator/step_plans.h"
 
 namespace replicant::programs {
 

@@ -26,7 +26,7 @@ std::optional<double> MedianRule::MedianAbove(
   for (const Evaluations& other : complete) {
     double sum = 0.0;
     int64_t count = 0;
-    for (const actors::EvaluationRecord& record : other) {
+    for (const evaluation::EvaluationRecord& record : other) {
       if (record.step > step) break;
       sum += record.mean;
       ++count;
@@ -43,7 +43,8 @@ std::optional<double> MedianRule::MedianAbove(
                             : (means[half - 1] + means[half]) / 2.0;
 
   const double best =
-      std::ranges::max_element(run, {}, &actors::EvaluationRecord::mean)->mean;
+      std::ranges::max_element(run, {}, &evaluation::EvaluationRecord::mean)
+          ->mean;
   return best < median ? std::optional(median) : std::nullopt;
 }
 

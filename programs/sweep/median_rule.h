@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "actors/evaluation_log.h"
-#include "core/config/reader.h"
+#include "base/config/reader.h"
+#include "evaluation/evaluation_log.h"
 
 namespace replicant::programs {
 
@@ -17,7 +17,8 @@ namespace replicant::programs {
 // Source: Golovin et al., "Google Vizier: A Service for Black-Box
 // Optimization", KDD 2017, section 3.2.1.
 struct MedianRule {
-  using Evaluations = std::vector<actors::EvaluationRecord>;  // oldest first
+  using Evaluations =
+      std::vector<evaluation::EvaluationRecord>;  // oldest first
 
   bool is_enabled = false;
   int64_t min_steps = 0;          // of the learner, before a run is judged

@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "actors/evaluation_log.h"
-#include "core/base/error.h"
-#include "core/base/file_lock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/config/load.h"
-#include "core/metrics/format.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "base/fs.h"
+#include "base/metrics/format.h"
+#include "base/process.h"
+#include "evaluation/evaluation_log.h"
 #include "fleet/run_folder.h"
 #include "programs/learning_curve.h"
 #include "programs/run_config.h"
@@ -200,8 +200,9 @@ class Sweep {
     std::vector<MedianRule::Evaluations> complete;
     for (Member& member : members_) {
       if (member.status != RunStatus::kComplete) continue;
-      Try(&member,
-          [&] { complete.push_back(actors::ReadEvaluations(member.folder)); });
+      Try(&member, [&] {
+        complete.push_back(evaluation::ReadEvaluations(member.folder));
+      });
     }
     for (Member& member : members_) {
       if (member.process == nullptr || member.status) continue;
@@ -212,7 +213,7 @@ class Sweep {
   void Judge(const Member& member,
              const std::vector<MedianRule::Evaluations>& complete) const {
     if (member.is_done()) return;
-    const auto run = actors::ReadEvaluations(member.folder);
+    const auto run = evaluation::ReadEvaluations(member.folder);
     const auto median = config_.median_rule.MedianAbove(run, complete);
     if (!median) return;
     const std::string verdict = fmt::format(
@@ -262,7 +263,7 @@ class Sweep {
     if (!exit.ok() && member->status != RunStatus::kStopped) {
       member->status = RunStatus::kFailed;
     }
-    const auto records = actors::ReadEvaluations(member->folder);
+    const auto records = evaluation::ReadEvaluations(member->folder);
     Say(*member, fmt::format("{}{}", ToString(*member->status),
                              records.empty()
                                  ? ""
@@ -289,9 +290,10 @@ class Sweep {
       const auto [found, is_new] =
           curve_of.try_emplace(member.run.label, curves.size());
       if (is_new) curves.push_back({.label = member.run.label, .runs = {}});
-      std::vector<actors::EvaluationRecord> records;
-      Try(&member, [&] { records = actors::ReadEvaluations(member.folder); });
-      for (const actors::EvaluationRecord& record : records) {
+      std::vector<evaluation::EvaluationRecord> records;
+      Try(&member,
+          [&] { records = evaluation::ReadEvaluations(member.folder); });
+      for (const evaluation::EvaluationRecord& record : records) {
         csv += fmt::format("{},{},{},{:.1f},{},{},{}\n", member.number,
                            Quoted(member.run.label), member.run.seed,
                            record.seconds, record.frames.value_or(0),

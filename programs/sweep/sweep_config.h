@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "programs/sweep/median_rule.h"
 
 namespace replicant::programs {

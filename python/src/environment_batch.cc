@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "env/tasks/suite.h"
 #include "python/src/module.h"
 

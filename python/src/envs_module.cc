@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/tasks/suite.h"
 #include "env/video_writer.h"
 #include "python/src/environment_batch.h"

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <exception>
 
-#include "core/base/error.h"
-#include "core/base/log.h"
+#include "base/error.h"
+#include "base/log.h"
 
 namespace replicant::python {
 namespace nb = nanobind;

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 
 namespace replicant::python {
 namespace nb = nanobind;

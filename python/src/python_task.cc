@@ -10,7 +10,7 @@
 #include <span>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/task.h"
 
 namespace replicant::python {

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/rpc/client.h"
-#include "core/rpc/group_key.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/rpc/client.h"
+#include "base/rpc/group_key.h"
 #include "python/src/module.h"
 #include "python/src/replay_server.h"
 #include "replay/client/batch_reader.h"

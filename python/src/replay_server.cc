@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/config/load.h"
-#include "core/rpc/curve.h"
+#include "base/clock.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/rpc/curve.h"
 #include "replay/format/protocol.h"
 
 namespace replicant::python {

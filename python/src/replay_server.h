@@ -5,10 +5,10 @@
 #include <semaphore>
 #include <string>
 
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
-#include "core/rpc/server.h"
-#include "core/rpc/zap.h"
+#include "base/mutex.h"
+#include "base/rpc/server.h"
+#include "base/rpc/zap.h"
+#include "base/thread.h"
 #include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/service/replay_config.h"

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <system_error>
 
-#include "core/base/crc32c.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::replay {
 namespace {

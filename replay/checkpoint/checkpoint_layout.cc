@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::replay {
 namespace {

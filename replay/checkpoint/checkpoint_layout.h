@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/config/reader.h"
+#include "base/config/reader.h"
 #include "replay/format/step_group.h"
 
 namespace replicant::replay {

@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <system_error>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/store/numbered_files.h"
 

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "core/base/clock.h"
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/table/shard.h"
 

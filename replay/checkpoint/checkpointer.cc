@@ -19,8 +19,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/store/numbered_files.h"
 
 namespace replicant::replay {

@@ -11,8 +11,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/file_lock.h"
-#include "core/base/mutex.h"
+#include "base/file_lock.h"
+#include "base/mutex.h"
 #include "replay/checkpoint/checkpoint_file.h"
 #include "replay/checkpoint/checkpoint_layout.h"
 #include "replay/store/segment.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 namespace {

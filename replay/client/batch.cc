@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "core/base/check.h"
+#include "base/check.h"
 #include "replay/client/importance_weights.h"
 
 namespace replicant::replay {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/rpc/shared_memory.h"
-#include "core/tensor/host_buffer.h"
+#include "base/rpc/shared_memory.h"
+#include "base/tensor/host_buffer.h"
 #include "replay/format/batch_message.h"
 #include "replay/format/frame_codec.h"
 

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/priority.h"
+#include "base/error.h"
+#include "base/priority.h"
 
 namespace replicant::replay {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
+#include "base/mutex.h"
+#include "base/thread.h"
 #include "replay/client/batch.h"
 #include "replay/client/importance_weights.h"
 #include "replay/format/batch_message.h"
@@ -38,7 +38,7 @@ struct BatchAssembly {
 // user of the batch), and sets the importance weights.
 //
 // The buffers of a batch lie in memory that services of this host can write to
-// (core/rpc/shared_memory.h). Rows and uncompressed frames arrive in place;
+// (base/rpc/shared_memory.h). Rows and uncompressed frames arrive in place;
 // compressed frames are decoded from that memory.
 //
 // Thread-safety: one thread at a time; that thread and the decode threads call

@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 namespace {

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/mutex.h"
-#include "core/base/rng.h"
-#include "core/base/thread.h"
-#include "core/rpc/client.h"
-#include "core/tensor/host_buffer.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "base/rpc/client.h"
+#include "base/tensor/host_buffer.h"
+#include "base/thread.h"
 #include "replay/client/batch.h"
 #include "replay/client/batch_assembler.h"
 #include "replay/client/batch_source.h"

@@ -16,7 +16,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "replay/client/batch_reader.h"
 
 namespace replicant::replay {

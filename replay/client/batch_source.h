@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "replay/client/batch.h"
 #include "replay/client/checkpoint_state.h"
 

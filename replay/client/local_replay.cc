@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/batch_message.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "replay/client/batch.h"
 #include "replay/client/importance_weights.h"
 #include "replay/client/step_sink.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "replay/client/step_sink.h"
 #include "replay/client/step_writer.h"
 

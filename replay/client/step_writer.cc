@@ -20,8 +20,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 namespace {

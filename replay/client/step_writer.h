@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
-#include "core/rpc/client.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/rpc/client.h"
+#include "base/thread.h"
 #include "replay/client/step_sink.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"

@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::replay {

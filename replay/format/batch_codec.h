@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/rpc/frame.h"
+#include "base/rpc/frame.h"
 #include "replay/format/batch_form.h"
 #include "replay/format/batch_target.h"
 #include "replay/format/sampled_batch.h"

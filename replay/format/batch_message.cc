@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/format/protocol.h"
 
 namespace replicant::replay {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "core/rpc/frame.h"
-#include "core/rpc/shared_memory.h"
-#include "core/rpc/wire.h"
+#include "base/rpc/frame.h"
+#include "base/rpc/shared_memory.h"
+#include "base/rpc/wire.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/batch_form.h"
 #include "replay/format/batch_target.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/rpc/shared_memory.h"
+#include "base/rpc/shared_memory.h"
 #include "replay/format/batch_form.h"
 #include "replay/format/protocol.h"
 

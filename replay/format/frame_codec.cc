@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/format/lz4_dictionary_encoder.h"
 
 namespace replicant::replay {

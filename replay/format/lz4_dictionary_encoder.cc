@@ -11,7 +11,7 @@
 #include <bit>
 #include <cstring>
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::replay {
 namespace {

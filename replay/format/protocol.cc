@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 
 namespace replicant::replay {
 namespace {

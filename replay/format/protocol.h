@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rpc/envelope.h"
-#include "core/rpc/frame.h"
-#include "core/rpc/shared_memory.h"
+#include "base/rpc/envelope.h"
+#include "base/rpc/frame.h"
+#include "base/rpc/shared_memory.h"
 #include "replay/format/sampled_batch.h"
 #include "replay/format/step_group.h"
 
 // The messages between a replay service and its writers and readers, inside the
-// envelope of core/rpc. docs/replay_protocol.md describes the same for clients
+// envelope of base/rpc. docs/replay_protocol.md describes the same for clients
 // in other languages.
 //
 // Every Encode() makes the payload of a message. Every Decode() accepts any

@@ -1,6 +1,6 @@
 #include "replay/format/sampled_batch.h"
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::replay {
 

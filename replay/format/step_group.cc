@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::replay {

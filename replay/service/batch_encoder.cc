@@ -5,7 +5,7 @@
 #include <exception>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/mutex.h"
-#include "core/base/thread.h"
-#include "core/rpc/frame.h"
+#include "base/mutex.h"
+#include "base/rpc/frame.h"
+#include "base/thread.h"
 #include "replay/format/batch_codec.h"
 
 namespace replicant::replay {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "core/rpc/frame.h"
+#include "base/rpc/frame.h"
 
 namespace replicant::replay {
 

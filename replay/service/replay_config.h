@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/reader.h"
-#include "core/rpc/curve.h"
+#include "base/config/reader.h"
+#include "base/rpc/curve.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/table/shard.h"
 

@@ -20,8 +20,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 #include "replay/format/batch_codec.h"
 #include "replay/service/service_status.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/rpc/server.h"
 #include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/batch_target.h"

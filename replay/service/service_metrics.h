@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
-#include "core/metrics/registry.h"
-#include "core/rpc/server.h"
+#include "base/metrics/registry.h"
+#include "base/rpc/server.h"
 #include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/table/shard.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/rpc/server.h"
+#include "base/rpc/server.h"
 #include "replay/service/service.h"
 #include "replay/table/shard.h"
 

@@ -2,10 +2,10 @@
 
 #include <optional>
 
-#include "core/base/clock.h"
-#include "core/metrics/exposer.h"
-#include "core/metrics/registry.h"
-#include "core/rpc/server.h"
+#include "base/clock.h"
+#include "base/metrics/exposer.h"
+#include "base/metrics/registry.h"
+#include "base/rpc/server.h"
 #include "replay/checkpoint/checkpoint_saver.h"
 #include "replay/service/replay_config.h"
 #include "replay/service/service_metrics.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {

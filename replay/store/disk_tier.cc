@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/store/numbered_files.h"
 #include "replay/store/segment.h"
 

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::replay {
 namespace {

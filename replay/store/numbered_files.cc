@@ -3,7 +3,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 

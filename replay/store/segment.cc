@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-#include "core/base/crc32c.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/fs.h"
 
 namespace replicant::replay {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 namespace {

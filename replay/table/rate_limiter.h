@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 
 namespace replicant::replay {
 

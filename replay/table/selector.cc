@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/table/priority_weights.h"
 #include "replay/table/sum_tree.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 
 namespace replicant::replay {
 

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/mutex.h"
-#include "core/base/rng.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/rng.h"
 #include "replay/store/frame_store.h"
 #include "replay/table/n_step.h"
 #include "replay/table/snapshot.h"

@@ -8,8 +8,8 @@
 #include <map>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 
 namespace replicant::replay {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "replay/table/sum_tree_kernels.h"
 
 namespace replicant::replay {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "replay/store/frame_store.h"
 #include "replay/table/n_step.h"
 #include "replay/table/rate_limiter.h"

@@ -8,8 +8,8 @@
 
 #include "actors/policy_runner.h"
 #include "agents/d4pg/agent.h"
-#include "core/base/error.h"
-#include "core/runtime/parameters.h"
+#include "base/error.h"
+#include "engine/runtime/parameters.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
 

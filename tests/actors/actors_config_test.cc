@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/config/load.h"
+#include "base/config/load.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::actors {

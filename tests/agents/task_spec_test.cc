@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
 #include "tests/support/message_of.h"

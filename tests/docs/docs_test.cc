@@ -15,10 +15,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/config/document.h"
+#include "base/check.h"
+#include "base/config/document.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/check.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/replay/service/service_process.h"
 
 namespace replicant::replay {

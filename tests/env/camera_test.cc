@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/env/small_task.h"
 
 namespace replicant::env {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/rewards.h"
 #include "tests/env/small_task.h"
 

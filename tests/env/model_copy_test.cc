@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "env/mujoco.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/env/small_task.h"
 
 namespace replicant::env {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/env/small_task.h"
 
 namespace replicant::env {

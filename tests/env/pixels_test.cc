@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/renderer/scene.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"

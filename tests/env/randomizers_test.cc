@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/env/small_task.h"
 
 namespace replicant::env {

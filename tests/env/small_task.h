@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 #include "env/control_environment.h"
 #include "env/task_registry.h"
 #include "tests/support/message_of.h"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/tasks/suite.h"
 #include "tests/env/small_task.h"
 

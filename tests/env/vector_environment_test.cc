@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/wrappers.h"
 #include "tests/env/small_task.h"
 

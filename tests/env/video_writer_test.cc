@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::env {

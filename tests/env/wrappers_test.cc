@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "env/rewards.h"
 #include "tests/env/small_task.h"
 

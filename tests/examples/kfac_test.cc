@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/nn/optimizers.h"
-#include "tests/core/replicator/parameter_server/server_threads.h"
-#include "tests/core/replicator/replication_cases.h"
+#include "engine/nn/optimizers.h"
+#include "tests/replicator/parameter_server/server_threads.h"
+#include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
 namespace {

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "core/config/load.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/matmul.h"
-#include "core/graph/ops/reduce.h"
-#include "tests/core/replicator/replication_cases.h"
+#include "base/config/load.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/reduce.h"
+#include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 
 namespace replicant {
 namespace {

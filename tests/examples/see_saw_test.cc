@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
 #include "env/vector_environment.h"

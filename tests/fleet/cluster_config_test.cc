@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "core/base/error.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {

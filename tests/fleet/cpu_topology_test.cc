@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 
 namespace replicant::fleet {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/log.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/log.h"
 #include "fleet/run_fleet.h"
 
 namespace replicant::fleet {

@@ -26,8 +26,8 @@
 #include <optional>
 #include <string>
 
-#include "core/base/process.h"
-#include "core/rpc/heartbeat_sender.h"
+#include "base/process.h"
+#include "fleet/protocol/heartbeat_sender.h"
 
 namespace replicant::fleet {
 namespace {
@@ -44,7 +44,7 @@ class FakeRole {
  public:
   explicit FakeRole(std::string folder)
       : folder_(std::move(folder)),
-        options_(rpc::HeartbeatSenderOptions::FromEnvironment(
+        options_(HeartbeatSenderOptions::FromEnvironment(
             {.interval = std::chrono::milliseconds(50)})) {
     AppendLine(folder_ + "/pids", std::to_string(::getpid()));
     sender_.emplace(options_);
@@ -60,8 +60,8 @@ class FakeRole {
     const std::string name = step.substr(0, equals);
     const std::string value =
         equals == std::string::npos ? "" : step.substr(equals + 1);
-    if (name == "run") sender_->SetState(rpc::RoleState::kRunning);
-    if (name == "wait") sender_->SetState(rpc::RoleState::kWaiting, value);
+    if (name == "run") sender_->SetState(RoleState::kRunning);
+    if (name == "wait") sender_->SetState(RoleState::kWaiting, value);
     if (name == "count") sender_->SetCounter("steps", std::stod(value));
     if (name == "print") std::printf("%s\n", value.c_str());
     if (name == "await") Await(folder_ + "/" + value);
@@ -86,14 +86,14 @@ class FakeRole {
   }
   void UntilStop() {
     while (ignores_stop_ || stop_.count() == 0) Sleep();
-    if (sender_) sender_->SetState(rpc::RoleState::kDraining);
+    if (sender_) sender_->SetState(RoleState::kDraining);
   }
 
   const std::string folder_;
-  const rpc::HeartbeatSenderOptions options_;
+  const HeartbeatSenderOptions options_;
   const StopSignal stop_;
   bool ignores_stop_ = false;
-  std::optional<rpc::HeartbeatSender> sender_;
+  std::optional<HeartbeatSender> sender_;
 };
 
 }  // namespace

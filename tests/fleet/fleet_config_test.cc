@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {

@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/thread.h"
-#include "core/rpc/curve.h"
-#include "core/rpc/group_key.h"
-#include "core/rpc/server.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/rpc/curve.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/server.h"
+#include "base/thread.h"
 #include "fleet/host_launcher.h"
 #include "fleet/host_pool.h"
 
@@ -57,7 +57,7 @@ class HostAgentTest : public ::testing::Test {
     guard_ = key.MakeGuard(*context_);
     rpc::ServerOptions options;
     options.socket.curve = key.server_role();
-    server_.emplace(*context_, rpc::SupervisionProtocol(), options);
+    server_.emplace(*context_, SupervisionProtocol(), options);
     pool_->AttachTo(*server_);
     endpoint_ = server_->Bind("tcp://127.0.0.1:*");
     loop_.emplace("launcher",
@@ -80,7 +80,7 @@ class HostAgentTest : public ::testing::Test {
               return LauncherAddress{endpoint_, key_file_};
             },
         .make_command =
-            [&](const rpc::RoleId&, const std::filesystem::path& folder) {
+            [&](const RoleId&, const std::filesystem::path& folder) {
               folder_of_agent_ = folder;
               return command;
             },

@@ -9,28 +9,24 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {
 namespace {
 
 using replicant::testing::MessageOf;
-using rpc::AgentOrder;
-using rpc::AgentReport;
-using rpc::RoleId;
 using std::chrono::seconds;
-using Verdict = rpc::ReportReply::Verdict;
+using Verdict = ReportReply::Verdict;
 
 class HostPoolTest : public ::testing::Test {
  protected:
-  rpc::JoinReply Join(uint64_t agent, const std::string& host,
-                      uint32_t slots = 1) {
+  JoinReply Join(uint64_t agent, const std::string& host, uint32_t slots = 1) {
     return pool_.Join(
         {.agent = agent, .host = host, .processors = 4, .slots = slots});
   }
-  rpc::ReportReply Report(uint64_t agent, uint64_t last_order = 0) {
+  ReportReply Report(uint64_t agent, uint64_t last_order = 0) {
     return pool_.Report({.agent = agent, .last_order = last_order});
   }
 
@@ -47,8 +43,7 @@ TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
   EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
   EXPECT_EQ(MessageOf<IoError>([&] { pool_.Start(actor_, 1, {}, ""); }),
             "no host has room for actor-0");
-  EXPECT_EQ(Join(1, "a").files,
-            (std::vector<rpc::AgentFile>{{"config.yaml", "x"}}));
+  EXPECT_EQ(Join(1, "a").files, (std::vector<AgentFile>{{"config.yaml", "x"}}));
   ASSERT_TRUE(pool_.HasRoom({"actor", 0}));
   const auto process =
       pool_.Start(actor_, 3, {"--from", "7"}, folder_.path() / "log");
@@ -56,7 +51,7 @@ TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
   EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
   EXPECT_FALSE(process->Poll());
 
-  const rpc::ReportReply reply = Report(1);
+  const ReportReply reply = Report(1);
   ASSERT_EQ(reply.orders.size(), 1u);
   EXPECT_EQ(reply.orders[0], (AgentOrder{.number = 1,
                                          .kind = AgentOrder::Kind::kStart,
@@ -214,7 +209,7 @@ TEST_F(HostPoolTest, AHostThatIsNotNeededIsToldToLeave) {
     EXPECT_EQ(report(idle).verdict, Verdict::kGoOn);
     clock_.Advance(seconds(1));
   }
-  const rpc::ReportReply reply = report(idle);
+  const ReportReply reply = report(idle);
   EXPECT_EQ(reply.verdict, Verdict::kLeave);
   EXPECT_EQ(reply.reason,
             "the host is not needed: all processes of the run have a place on "

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 #include "tests/support/log_lines.h"
 
 namespace replicant::fleet {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/process.h"
+#include "base/error.h"
+#include "base/process.h"
 #include "tests/support/http_get.h"
 #include "tests/support/message_of.h"
 
@@ -15,7 +15,6 @@ namespace {
 
 using replicant::testing::HttpGet;
 using replicant::testing::MessageOf;
-using rpc::BeatNumber;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -31,7 +30,7 @@ class MetricsPageTest : public ::testing::Test {
   MetricsPage page_{kAnyPort, "walk"};
   Supervisor::RoleView role_ = {
       .id = {"actor", 3}, .phase = RolePhase::kReady, .incarnation = 7};
-  rpc::Heartbeat beat_ = {.id = {"actor", 3}, .incarnation = 7};
+  Heartbeat beat_ = {.id = {"actor", 3}, .incarnation = 7};
 };
 
 TEST_F(MetricsPageTest, ServesEveryRoleWithItsNumbers) {

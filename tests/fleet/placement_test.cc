@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {

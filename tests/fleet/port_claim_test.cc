@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/rpc/socket.h"
+#include "base/error.h"
+#include "base/rpc/socket.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {

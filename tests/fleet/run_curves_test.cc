@@ -7,12 +7,11 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 
 namespace replicant::fleet {
 namespace {
 
-using rpc::BeatNumber;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -25,10 +24,10 @@ class RunCurvesTest : public ::testing::Test {
   static BeatNumber Gauge(double value) {
     return {BeatNumber::Kind::kGauge, value};
   }
-  void Beat(const rpc::RoleId& id, const Numbers& numbers) {
-    rpc::Heartbeat beat;
+  void Beat(const RoleId& id, const Numbers& numbers) {
+    Heartbeat beat;
     beat.id = id;
-    beat.state = rpc::RoleState::kRunning;
+    beat.state = RoleState::kRunning;
     beat.numbers = numbers;
     monitor_.Expect(id, 1);
     monitor_.Receive(beat);
@@ -42,7 +41,7 @@ class RunCurvesTest : public ::testing::Test {
   TemporaryFolder folder_;
   FakeClock clock_;
   FleetStatus status_;
-  rpc::HeartbeatMonitor monitor_{clock_};
+  HeartbeatMonitor monitor_{clock_};
 };
 
 TEST_F(RunCurvesTest, PutsTheNumbersOfRolesOverTheLearnersSteps) {

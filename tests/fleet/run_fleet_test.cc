@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/support/http_get.h"
 #include "tests/support/stalled_disk.h"
 

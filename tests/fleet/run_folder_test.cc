@@ -11,9 +11,9 @@
 #include <fstream>
 #include <future>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {

@@ -6,14 +6,11 @@
 
 #include <cmath>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 
 namespace replicant::fleet {
 namespace {
 
-using rpc::BeatNumber;
-using rpc::Heartbeat;
-using rpc::RoleState;
 using std::chrono::seconds;
 
 class FleetStatusTest : public ::testing::Test {
@@ -26,7 +23,7 @@ class FleetStatusTest : public ::testing::Test {
   }
   void Update(bool is_stopping = false) {
     clock_.Advance(seconds(1));
-    std::vector<rpc::HeartbeatMonitor::Entry> entries;
+    std::vector<HeartbeatMonitor::Entry> entries;
     for (const auto& [id, beat] : beats_) {
       entries.push_back({beat, clock_.Now()});
     }
@@ -35,7 +32,7 @@ class FleetStatusTest : public ::testing::Test {
 
   FakeClock clock_;
   FleetStatus status_;
-  std::map<rpc::RoleId, Heartbeat> beats_;
+  std::map<RoleId, Heartbeat> beats_;
   std::vector<Supervisor::RoleView> roles_;
 };
 
@@ -218,7 +215,7 @@ TEST_F(FleetStatusTest, FillsTheProgressLine) {
   const auto file = folder.path() / "line";
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT, 0666);
   {
-    metrics::ProgressLine line({.fd = fd}, clock_);
+    ProgressLine line({.fd = fd}, clock_);
     status_.AddTo(
         line, {{.kind = ProgressField::Kind::kCount,
                 .label = "step",

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "fleet/supervisor.h"
 
 // A supervisor of processes that a test speaks for.
@@ -120,18 +120,17 @@ class SupervisorTest : public ::testing::Test {
         std::move(specs), &folder_, &backend_, &monitor_, &clock_);
   }
   // A heartbeat of the role's newest process.
-  void Beat(const rpc::RoleId& id,
-            rpc::RoleState state = rpc::RoleState::kRunning,
+  void Beat(const RoleId& id, RoleState state = RoleState::kRunning,
             const std::string& reason = "", double progress = 0.0) {
     for (const auto& role : supervisor_->Roles()) {
       if (role.id != id) continue;
-      rpc::Heartbeat beat;
+      Heartbeat beat;
       beat.id = id;
       beat.incarnation = role.incarnation;
       beat.state = state;
       beat.reason = reason;
       if (progress > 0.0) {
-        beat.numbers["restored_groups"] = {rpc::BeatNumber::Kind::kCounter,
+        beat.numbers["restored_groups"] = {BeatNumber::Kind::kCounter,
                                            progress};
       }
       last_reply_ = monitor_.Receive(beat);
@@ -151,7 +150,7 @@ class SupervisorTest : public ::testing::Test {
   }
   void StartAll() {
     Make();
-    for (const rpc::RoleId& id : {kReplay, kLearner, kActor}) {
+    for (const RoleId& id : {kReplay, kLearner, kActor}) {
       supervisor_->Step();
       Beat(id);
     }
@@ -160,7 +159,7 @@ class SupervisorTest : public ::testing::Test {
                 ::testing::ElementsAre("start replay-0", "start learner-0",
                                        "start actor-0"));
   }
-  RolePhase PhaseOf(const rpc::RoleId& id) {
+  RolePhase PhaseOf(const RoleId& id) {
     for (const auto& role : supervisor_->Roles()) {
       if (role.id == id) return role.phase;
     }
@@ -168,16 +167,16 @@ class SupervisorTest : public ::testing::Test {
     return RolePhase::kPending;
   }
 
-  const rpc::RoleId kReplay = {"replay", 0}, kLearner = {"learner", 0},
-                    kActor = {"actor", 0};
+  const RoleId kReplay = {"replay", 0}, kLearner = {"learner", 0},
+               kActor = {"actor", 0};
   const TemporaryFolder parent_;
   RunFolder folder_;
   FleetConfig config_;
   FakeBackend backend_;
   FakeClock clock_;
-  rpc::HeartbeatMonitor monitor_{clock_};
+  HeartbeatMonitor monitor_{clock_};
   std::optional<Supervisor> supervisor_;
-  rpc::BeatReply last_reply_;
+  BeatReply last_reply_;
 };
 
 }  // namespace replicant::fleet

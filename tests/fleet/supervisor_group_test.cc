@@ -12,7 +12,6 @@
 namespace replicant::fleet {
 namespace {
 
-using rpc::RoleId;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -120,10 +119,10 @@ TEST_F(SupervisorGroupTest, GrowsWhenTheMemberMayStartAgain) {
     Beat(kLearner);
     Beat(kWorker2);
   }
-  EXPECT_EQ(last_reply_.order, rpc::BeatReply::Order::kGoOn);
+  EXPECT_EQ(last_reply_.order, BeatReply::Order::kGoOn);
   Pass(seconds(2));
   Beat(kLearner);
-  EXPECT_EQ(last_reply_.order, rpc::BeatReply::Order::kStop);
+  EXPECT_EQ(last_reply_.order, BeatReply::Order::kStop);
   EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
   // success is no end of the run now
   Exit("worker-2", {0, 0});

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/fleet/supervisor_fixture.h"
 #include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
@@ -15,8 +15,6 @@ namespace replicant::fleet {
 namespace {
 
 using replicant::testing::MessageOf;
-using rpc::RoleId;
-using rpc::RoleState;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
@@ -234,8 +232,8 @@ TEST_F(SupervisorTest, TheLearnersEndCompletesTheRunAndAllDrainInOrder) {
   supervisor_->Step();
   EXPECT_THAT(backend_.TakeEvents(), ElementsAre("term actor-0"));
   Beat(kActor, RoleState::kDraining);
-  EXPECT_EQ(last_reply_, (rpc::BeatReply{rpc::BeatReply::Order::kStop,
-                                         "learner-0 has completed the run"}));
+  EXPECT_EQ(last_reply_, (BeatReply{BeatReply::Order::kStop,
+                                    "learner-0 has completed the run"}));
   Pass(seconds(2));
   EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
   Exit("actor-0", {0, 0});

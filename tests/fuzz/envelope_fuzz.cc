@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/crc32c.h"
-#include "core/rpc/envelope.h"
-#include "core/rpc/wire.h"
+#include "base/check.h"
+#include "base/crc32c.h"
+#include "base/rpc/envelope.h"
+#include "base/rpc/wire.h"
 
 namespace replicant::rpc {
 namespace {

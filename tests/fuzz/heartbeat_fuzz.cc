@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <span>
 
-#include "core/rpc/heartbeat.h"
-#include "core/rpc/wire.h"
+#include "base/rpc/wire.h"
+#include "fleet/protocol/heartbeat.h"
 
 namespace {
 
@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   replicant::rpc::Message payload;
   payload.push_back(
       replicant::rpc::Frame::Copy(std::as_bytes(std::span(data, size))));
-  ReadAndWrite<replicant::rpc::Heartbeat>(payload);
-  ReadAndWrite<replicant::rpc::BeatReply>(payload);
+  ReadAndWrite<replicant::fleet::Heartbeat>(payload);
+  ReadAndWrite<replicant::fleet::BeatReply>(payload);
   return 0;
 }

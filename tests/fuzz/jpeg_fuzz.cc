@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/data/decode.h"
 #include "learner/data/resize.h"
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/metrics/json_lines.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/metrics/json_lines.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const replicant::TemporaryFolder folder("json-lines-fuzz");

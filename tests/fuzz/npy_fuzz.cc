@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/tensor/npy.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/tensor/npy.h"
 
 namespace replicant {
 namespace {

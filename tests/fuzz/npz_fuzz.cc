@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/tensor/npz.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/tensor/npz.h"
 #include "tests/fuzz/tensor_round_trip.h"
 
 namespace replicant {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 #include "replay/format/batch_message.h"
 #include "replay/format/protocol.h"
 

@@ -11,11 +11,11 @@
 #include <optional>
 #include <span>
 
-#include "core/base/check.h"
-#include "core/base/log.h"
-#include "core/base/thread.h"
-#include "core/rpc/server.h"
-#include "core/rpc/socket.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "base/rpc/server.h"
+#include "base/rpc/socket.h"
+#include "base/thread.h"
 #include "replay/service/service.h"
 
 namespace replicant::replay {

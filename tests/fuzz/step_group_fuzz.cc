@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "replay/format/step_group.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
+#include "base/check.h"
+#include "base/error.h"
 #include "learner/data/tar.h"
 
 namespace replicant::data {

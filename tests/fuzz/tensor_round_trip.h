@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/tensor/host_tensor.h"
-#include "core/tensor/tensor_view.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/tensor/host_tensor.h"
+#include "base/tensor/tensor_view.h"
 
 namespace replicant {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/check.h"
-#include "core/base/utf8.h"
-#include "core/metrics/json_lines.h"
-#include "core/metrics/terminal_line.h"
+#include "base/check.h"
+#include "base/metrics/json_lines.h"
+#include "base/utf8.h"
+#include "fleet/terminal_line.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const nlohmann::json object = nlohmann::json::parse(line);
   REPLICANT_CHECK(object.at(valid) == valid, "read back as other text");
 
-  const std::string fitted = replicant::metrics::FitToColumns(text, columns);
+  const std::string fitted = replicant::fleet::FitToColumns(text, columns);
   int num_characters = 0;
   for (const char c : fitted) {
     REPLICANT_CHECK(static_cast<uint8_t>(c) >= 0x20 && c != 0x7F, "control");

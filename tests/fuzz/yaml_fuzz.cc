@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/error.h"
-#include "core/config/load.h"
-#include "tests/core/config/sample_config.h"
+#include "base/check.h"
+#include "base/config/load.h"
+#include "base/error.h"
+#include "tests/base/config/sample_config.h"
 
 namespace replicant::config {
 namespace {

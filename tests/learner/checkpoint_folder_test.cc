@@ -5,8 +5,8 @@
 
 #include <fstream>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "tests/support/graph_runner.h"
 
 namespace replicant::learner {

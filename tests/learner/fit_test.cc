@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/reduce.h"
-#include "core/nn/layers.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/nn/layers.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::learner {

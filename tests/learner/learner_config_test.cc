@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::learner {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <span>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/runtime/numeric_check.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "engine/runtime/numeric_check.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 

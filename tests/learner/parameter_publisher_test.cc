@@ -4,9 +4,9 @@
 
 #include <chrono>
 
-#include "core/base/error.h"
-#include "core/rpc/subscriber.h"
-#include "core/runtime/parameters.h"
+#include "base/error.h"
+#include "base/rpc/subscriber.h"
+#include "engine/runtime/parameters.h"
 #include "tests/support/graph_runner.h"
 
 namespace replicant::learner {

@@ -9,9 +9,9 @@
 #include <string>
 #include <thread>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/thread.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/thread.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 #include "tests/support/stalled_disk.h"

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "core/tensor/host_tensor.h"
+#include "base/tensor/host_tensor.h"
 #include "tests/support/tensor_values.h"
 
 namespace replicant::testing {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/backend.h"
+#include "engine/kernels/backend.h"
 
 namespace replicant::testing {
 

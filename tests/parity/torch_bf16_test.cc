@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/safetensors.h"
+#include "base/tensor/safetensors.h"
 #include "learner/workloads/built_in.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"

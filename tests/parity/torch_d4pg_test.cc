@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "agents/d4pg/step_graph.h"
-#include "core/config/load.h"
-#include "core/tensor/safetensors.h"
+#include "base/config/load.h"
+#include "base/tensor/safetensors.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"
 #include "tools/probe/probe.h"

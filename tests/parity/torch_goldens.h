@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/safetensors.h"
+#include "base/tensor/safetensors.h"
 #include "tests/parity/golden_error.h"
 #include "tests/support/source_folder.h"
 

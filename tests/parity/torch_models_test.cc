@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <span>
 
-#include "core/tensor/safetensors.h"
+#include "base/tensor/safetensors.h"
 #include "learner/workloads/built_in.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"

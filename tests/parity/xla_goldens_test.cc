@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "agents/d4pg/step_graph.h"
-#include "core/config/load.h"
-#include "core/export/stablehlo.h"
-#include "core/tensor/safetensors.h"
+#include "base/config/load.h"
+#include "base/tensor/safetensors.h"
+#include "engine/export/stablehlo.h"
 #include "learner/workloads/built_in.h"
 #include "tests/parity/torch_goldens.h"
 #include "tests/support/xla_runtime.h"

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/process.h"
 
 namespace replicant {
 namespace {

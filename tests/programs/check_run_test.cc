@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/config/load.h"
-#include "core/kernels/backend.h"
-#include "core/rpc/curve.h"
+#include "base/config/load.h"
+#include "base/fs.h"
+#include "base/rpc/curve.h"
+#include "engine/kernels/backend.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/check_resume.h"
 #include "tests/support/message_of.h"

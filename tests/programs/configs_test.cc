@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "agents/d4pg/config.h"
-#include "core/base/fs.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/fs.h"
 #include "programs/run_config.h"
 
 namespace replicant::programs {

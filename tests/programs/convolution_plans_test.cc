@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/kernels/cuda/library_backend.h"
+#include "base/error.h"
+#include "engine/kernels/cuda/library_backend.h"
 #include "programs/plan/plan_program.h"
 #include "tests/programs/plans_of_file.h"
 #include "tests/support/h100.h"

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/tensor/npz.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/tensor/npz.h"
 
 namespace replicant::env {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/file_lock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/file_lock.h"
+#include "base/fs.h"
+#include "base/process.h"
 
 namespace replicant {
 namespace {

@@ -14,7 +14,7 @@ using Evaluations = MedianRule::Evaluations;
 Evaluations Returns(const std::vector<double>& returns) {
   Evaluations evaluations;
   for (const double mean : returns) {
-    actors::EvaluationRecord record;
+    evaluation::EvaluationRecord record;
     record.step = 100 * static_cast<int64_t>(evaluations.size() + 1);
     record.mean = mean;
     evaluations.push_back(record);

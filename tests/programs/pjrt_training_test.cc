@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/tensor/safetensors.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/tensor/safetensors.h"
 
 namespace replicant {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "programs/plan/plan_program.h"
 #include "programs/plan/plan_text.h"
 #include "tests/programs/plans_of_file.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "programs/run_config.h"
 #include "tests/support/message_of.h"
 

@@ -1,5 +1,3 @@
-#include "programs/render/render.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,10 +6,11 @@
 #include <filesystem>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/config/document.h"
+#include "base/config/document.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "programs/deploy/deploy.h"
 #include "programs/join_program.h"
 #include "programs/shell_word.h"
 #include "tests/support/message_of.h"

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "programs/learning_curve.h"
 #include "tests/support/message_of.h"
 
@@ -18,11 +18,11 @@ using testing::MessageOf;
 class SummaryTest : public ::testing::Test {
  protected:
   void AddEvaluation(double seconds, int64_t step, double mean) {
-    actors::EvaluationLog(run_, 0.0).Write({.seconds = seconds,
-                                            .step = step,
-                                            .num_episodes = 10,
-                                            .mean = mean,
-                                            .standard_deviation = 2.5});
+    evaluation::EvaluationLog(run_, 0.0).Write({.seconds = seconds,
+                                                .step = step,
+                                                .num_episodes = 10,
+                                                .mean = mean,
+                                                .standard_deviation = 2.5});
   }
 
   TemporaryFolder folder_;
@@ -56,7 +56,7 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
                     .frames = 100000.0,
                     .updates = 300.0,
                     .samples_per_insert = 31.5},
-                   actors::ReadEvaluations(run_), run_,
+                   evaluation::ReadEvaluations(run_), run_,
                    Commands::InFolder("/bin/x")),
       "task                walker-walk from pixels, 64x64, 3 frames\n"
       "status              complete: learner-0 has completed the run: step "
@@ -123,7 +123,7 @@ TEST_F(SummaryTest, DrawsALearningCurve) {
   AddEvaluation(10.0, 100, 5.25);
   AddEvaluation(70.0, 200, 812.0);
   const auto file = run_ / "curve.png";
-  DrawLearningCurve(actors::ReadEvaluations(run_), "walker's walk", file);
+  DrawLearningCurve(evaluation::ReadEvaluations(run_), "walker's walk", file);
   EXPECT_EQ(ReadFile(file).substr(0, 24), std::string(kPng, 24));
   // one point, and a return that is no number, make a picture too
   DrawLearningCurve({{.mean = std::nan("")}, {.seconds = 60.0, .mean = 5.0}},

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/load.h"
+#include "base/config/load.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/process.h"
 
 // What the tests of whole trainings share. They are told of the programs by
 // REPLICANT_FLEET and REPLICANT_EVALUATOR.

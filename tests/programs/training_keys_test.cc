@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rpc/curve.h"
-#include "core/rpc/server.h"
+#include "base/rpc/curve.h"
+#include "base/rpc/server.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

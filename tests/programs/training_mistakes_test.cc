@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/process.h"
-#include "core/rpc/socket.h"
+#include "base/process.h"
+#include "base/rpc/socket.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

@@ -13,9 +13,9 @@
 #include <string>
 #include <thread>
 
-#include "core/base/clock.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

@@ -11,9 +11,9 @@
 #include <iterator>
 #include <string>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/tensor/safetensors.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/tensor/safetensors.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <string>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {

@@ -8,7 +8,7 @@
 
 #include "replay/service/service.h"
 #include "replay/table/shard.h"
-#include "tests/core/rpc/running_server.h"
+#include "tests/base/rpc/running_server.h"
 #include "tests/replay/episodes.h"
 #include "tests/support/own_address.h"
 

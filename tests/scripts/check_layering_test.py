@@ -25,16 +25,16 @@ class CheckLayeringTest(unittest.TestCase):
 
     def test_downward_includes_pass(self):
         self.assertEqual(check({
-            "core/base/check.h": "#include <string>\n",
-            "core/graph/graph.h": '#include "core/base/check.h"\n',
-            "env/env.cc": '#include "core/base/check.h"\n#include <mujoco/mujoco.h>\n',
+            "base/check.h": "#include <string>\n",
+            "engine/graph/graph.h": '#include "base/check.h"\n',
+            "env/env.cc": '#include "base/check.h"\n#include <mujoco/mujoco.h>\n',
         }), (0, ""))
 
     def test_upward_include_names_file_line_and_what_is_allowed(self):
         self.assertEqual(check({
-            "core/base/check.h": '#pragma once\n#include "core/tensor/shape.h"\n',
-            "core/tensor/shape.h": "",
-        }), (1, "core/base/check.h:2: core/base may not include core/tensor; "
+            "base/check.h": '#pragma once\n#include "base/tensor/shape.h"\n',
+            "base/tensor/shape.h": "",
+        }), (1, "base/check.h:2: base may not include base/tensor; "
                 "it may use nothing else\n"))
 
     def test_sideways_include_of_actors_and_learner_fails(self):
@@ -48,8 +48,8 @@ class CheckLayeringTest(unittest.TestCase):
     def test_replay_and_env_may_not_use_the_graph(self):
         for folder in ("replay/format", "replay/service", "env"):
             code, _ = check({
-                f"{folder}/x.cc": '#include "core/graph/graph.h"\n',
-                "core/graph/graph.h": "",
+                f"{folder}/x.cc": '#include "engine/graph/graph.h"\n',
+                "engine/graph/graph.h": "",
             })
             self.assertEqual(code, 1)
 
@@ -69,7 +69,7 @@ class CheckLayeringTest(unittest.TestCase):
     def test_vendor_header_in_a_public_header_of_another_folder_fails(self):
         self.assertEqual(check({"replay/service/service.h": "#include <zmq.hpp>\n"}),
                          (1, "replay/service/service.h:1: <zmq.hpp> may not stand in a "
-                             "public header outside core/rpc\n"))
+                             "public header outside base/rpc\n"))
         self.assertEqual(check({"replay/service/service.cc": "#include <zmq.hpp>\n"}),
                          (0, ""))
 

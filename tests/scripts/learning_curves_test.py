@@ -1,4 +1,4 @@
-"""scripts/bench/learning_curves.py reads curves at marks and over seeds."""
+"""bench/run/learning_curves.py reads curves at marks and over seeds."""
 
 import json
 import pathlib

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/base/check.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/elementwise.h"
-#include "core/graph/ops/reduce.h"
+#include "base/check.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/reduce.h"
 
 namespace replicant::testing {
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/graph/graph.h"
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
-#include "core/runtime/variable_store.h"
+#include "engine/graph/graph.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/variable_store.h"
 #include "tests/support/tensor_values.h"
 
 namespace replicant::testing {

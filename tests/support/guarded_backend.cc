@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "core/base/check.h"
-#include "core/base/mutex.h"
+#include "base/check.h"
+#include "base/mutex.h"
 
 namespace replicant::testing {
 namespace {

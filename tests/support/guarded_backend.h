@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "core/kernels/backend.h"
+#include "engine/kernels/backend.h"
 
 namespace replicant::testing {
 

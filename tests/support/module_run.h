@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/backend.h"
-#include "core/replicator/strategies/stablehlo_step.h"
-#include "core/runtime/variable_store.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/variable_store.h"
+#include "replicator/strategies/stablehlo_step.h"
 #include "tests/support/xla_runtime.h"
 
 namespace replicant::testing {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/tensor/host_tensor.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/tensor/host_tensor.h"
+#include "base/tensor/safetensors.h"
 
 namespace replicant::testing {
 

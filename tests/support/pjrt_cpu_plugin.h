@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "core/replicator/replication_config.h"
+#include "replicator/replication_config.h"
 
 namespace replicant::testing {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/base/check.h"
+#include "base/check.h"
 
 namespace replicant::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/rng.h"
-#include "core/tensor/host_tensor.h"
+#include "base/rng.h"
+#include "base/tensor/host_tensor.h"
 
 // Tensors with given or random values, and the values of a tensor, for tests.
 namespace replicant::testing {

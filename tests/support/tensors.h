@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-#include "core/tensor/host_tensor.h"
+#include "base/tensor/host_tensor.h"
 
 namespace replicant::testing {
 

@@ -6,11 +6,11 @@
 #include <chrono>
 #include <filesystem>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/runtime/executor.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/tensor/safetensors.h"
+#include "engine/runtime/executor.h"
 
 namespace replicant::testing {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "core/export/stablehlo.h"
-#include "core/runtime/variable_store.h"
-#include "core/tensor/host_tensor.h"
+#include "base/tensor/host_tensor.h"
+#include "engine/export/stablehlo.h"
+#include "engine/runtime/variable_store.h"
 
 namespace replicant::testing {
 

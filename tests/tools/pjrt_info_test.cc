@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/process.h"
+#include "base/process.h"
 #include "tests/support/fake_pjrt/fake_pjrt.h"
 
 namespace replicant {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "agents/d4pg/step_graph.h"
-#include "core/config/load.h"
-#include "core/runtime/executor.h"
+#include "base/config/load.h"
+#include "engine/runtime/executor.h"
 #include "models/resnet/step_graph.h"
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/pjrt/client.h"
+#include "engine/pjrt/client.h"
 
 namespace replicant::pjrt {
 namespace {

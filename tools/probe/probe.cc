@@ -9,11 +9,11 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/nearest.h"
-#include "core/runtime/executor.h"
-#include "core/runtime/numeric_check.h"
-#include "core/runtime/variable_store.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/numeric_check.h"
+#include "engine/runtime/variable_store.h"
 
 namespace replicant::probe {
 namespace {

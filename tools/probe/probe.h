@@ -4,11 +4,11 @@
 #include <map>
 #include <string>
 
-#include "core/graph/passes/passes.h"
-#include "core/kernels/backend.h"
-#include "core/nn/step_graph.h"
-#include "core/tensor/host_tensor.h"
-#include "core/tensor/safetensors.h"
+#include "base/tensor/host_tensor.h"
+#include "base/tensor/safetensors.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/kernels/backend.h"
+#include "engine/nn/step_graph.h"
 
 // Runs a workload from given variables on given batches, so that it can be held
 // against any other framework. Files and names: docs/workload_probe.md.

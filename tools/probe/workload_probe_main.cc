@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/config/command_line.h"
-#include "core/kernels/backend.h"
-#include "core/tensor/safetensors.h"
+#include "base/config/command_line.h"
+#include "base/error.h"
+#include "base/tensor/safetensors.h"
+#include "engine/kernels/backend.h"
 #include "fleet/version.h"
 #include "learner/workloads/built_in.h"
 #include "tools/probe/probe.h"

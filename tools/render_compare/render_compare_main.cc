@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "env/camera.h"
 #include "env/mujoco.h"
 #include "env/task_registry.h"

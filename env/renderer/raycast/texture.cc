@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/check.h"
+#include "base/check.h"
 #include "env/renderer/scene.h"
 
 namespace replicant::env::raycast {

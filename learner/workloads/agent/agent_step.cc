@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/graph/ops/shape_ops.h"
-#include "core/runtime/executor.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "engine/runtime/executor.h"
 #include "learner/workloads/hooks_of_replica.h"
 
 namespace replicant::learner {

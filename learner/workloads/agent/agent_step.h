@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "agents/agent.h"
-#include "core/replicator/replicator.h"
-#include "core/runtime/variable_store.h"
+#include "engine/runtime/variable_store.h"
+#include "replicator/replicator.h"
 
 namespace replicant::learner {
 

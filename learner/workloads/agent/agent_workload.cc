@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "agents/agent_steps.h"
-#include "core/base/error.h"
+#include "base/error.h"
 #include "learner/workloads/agent/agent_step.h"
 
 namespace replicant::learner {

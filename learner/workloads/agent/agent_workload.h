@@ -12,10 +12,10 @@
 
 #include "agents/agent.h"
 #include "agents/task_spec.h"
-#include "core/replicator/replicator.h"
 #include "learner/workload.h"
 #include "learner/workload_registry.h"
 #include "learner/workloads/agent/transition_input.h"
+#include "replicator/replicator.h"
 
 namespace replicant::learner {
 

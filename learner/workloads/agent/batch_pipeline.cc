@@ -9,11 +9,11 @@
 #include <exception>
 #include <vector>
 
-#include "core/base/check.h"
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/parallel.h"
-#include "core/tensor/interleave.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "env/interleave.h"
 
 namespace replicant::learner {
 namespace {
@@ -256,8 +256,8 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
   const std::span<std::byte> image = RowOf(batch[kObservation], row);
   const std::span<std::byte> next = RowOf(batch[kNext], row);
   if (spec_.window == 0) {
-    InterleaveFrames(frames.frames, stack, image);
-    InterleaveFrames(frames.next_frames, stack, next);
+    env::InterleaveFrames(frames.frames, stack, image);
+    env::InterleaveFrames(frames.next_frames, stack, next);
     return;
   }
   // frames [i, i + stack) are the stack of o_{t+i}
@@ -267,14 +267,14 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
     return frames.frames.subspan(static_cast<size_t>(i) * frame,
                                  static_cast<size_t>(stack) * frame);
   };
-  InterleaveFrames(stack_of(0), stack, image);
+  env::InterleaveFrames(stack_of(0), stack, image);
   const std::span<std::byte> window = RowOf(batch[kWindowObservation], row);
   for (int64_t i = 1; i <= spec_.window; ++i) {
     const std::span<std::byte> out = PartOf(window, i - 1, spec_.window);
     if (i > num_steps) {
       std::ranges::fill(out, std::byte{0});
     } else {
-      InterleaveFrames(stack_of(i), stack, out);
+      env::InterleaveFrames(stack_of(i), stack, out);
     }
   }
   std::ranges::copy(PartOf(window, NumReturnSteps(num_steps) - 1, spec_.window),

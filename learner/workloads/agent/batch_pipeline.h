@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "agents/agent.h"
-#include "core/replicator/input.h"
-#include "core/tensor/host_buffer.h"
+#include "base/tensor/host_buffer.h"
 #include "replay/client/batch_source.h"
 #include "replay/format/frame_codec.h"
+#include "replicator/input.h"
 
 namespace replicant::learner {
 

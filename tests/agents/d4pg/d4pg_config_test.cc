@@ -2,7 +2,7 @@
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/config.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::agents::d4pg {

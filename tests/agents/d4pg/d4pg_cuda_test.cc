@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "agents/d4pg/step_graph.h"
-#include "core/base/fs.h"
-#include "core/kernels/cuda/library_backend.h"
-#include "core/kernels/plan_cache.h"
-#include "core/runtime/executor.h"
+#include "base/fs.h"
+#include "engine/kernels/cuda/library_backend.h"
+#include "engine/kernels/plan_cache.h"
+#include "engine/runtime/executor.h"
 #include "tests/support/fake_cuda/fake_backend.h"
 #include "tests/support/fake_cuda/host_compiler.h"
 #include "tests/support/fake_cuda/host_convolution.h"

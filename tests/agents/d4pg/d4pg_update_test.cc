@@ -6,8 +6,8 @@
 
 #include "agents/d4pg/losses.h"
 #include "agents/d4pg/update.h"
-#include "core/graph/gradients.h"
-#include "core/graph/ops/image.h"
+#include "engine/graph/gradients.h"
+#include "engine/graph/ops/image.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/env/renderer/suite_model.h"
 #include "tests/support/message_of.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/crc32c.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/thread.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/thread.h"
 #include "env/renderer/gl_renderer.h"
 #include "env/renderer/raycast/draw.h"
 #include "tests/env/renderer/suite_model.h"

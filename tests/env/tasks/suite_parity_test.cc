@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor/npz.h"
+#include "base/tensor/npz.h"
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"

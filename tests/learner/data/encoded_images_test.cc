@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "learner/data/images_config.h"
 #include "tests/support/message_of.h"
 

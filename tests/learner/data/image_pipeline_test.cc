@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/tensor/host_tensor.h"
+#include "base/error.h"
+#include "base/tensor/host_tensor.h"
 #include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 

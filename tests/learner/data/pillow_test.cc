@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
-#include "core/base/rng.h"
-#include "core/tensor/npy.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rng.h"
+#include "base/tensor/npy.h"
 #include "learner/data/decode.h"
 #include "learner/data/resize.h"
 #include "tests/support/message_of.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 
 namespace replicant::data::internal {
 namespace {

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "agents/agent_steps.h"
-#include "core/base/error.h"
-#include "core/base/rng.h"
-#include "core/runtime/numeric_check.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "engine/runtime/numeric_check.h"
 #include "tests/learner/workloads/d4pg_options.h"
 #include "tests/support/message_of.h"
 

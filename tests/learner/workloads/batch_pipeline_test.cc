@@ -8,9 +8,9 @@
 #include <limits>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/tensor/host_tensor.h"
-#include "core/tensor/interleave.h"
+#include "base/error.h"
+#include "base/tensor/host_tensor.h"
+#include "env/interleave.h"
 #include "replay/table/shard.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
@@ -90,7 +90,7 @@ class TableTransitions : public replay::BatchSource {
     const auto frames =
         maker_.Stack(place[0], static_cast<int64_t>(place[1]) + ahead, kStack);
     std::vector<std::byte> image(frames.size());
-    InterleaveFrames(frames, kStack, image);
+    env::InterleaveFrames(frames, kStack, image);
     return image;
   }
 

@@ -2,8 +2,8 @@
 // update of one replica.
 #include <gtest/gtest.h>
 
-#include "tests/core/replicator/parameter_server/server_threads.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
+#include "tests/replicator/parameter_server/server_threads.h"
 
 namespace replicant::learner {
 namespace {

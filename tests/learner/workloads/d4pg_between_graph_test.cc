@@ -2,7 +2,7 @@
 // processes, with two; every process runs all tests.
 #include <gtest/gtest.h>
 
-#include "core/comm/mpi_communicator.h"
+#include "replicator/comm/mpi_communicator.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
 

@@ -9,7 +9,7 @@
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/networks.h"
-#include "core/base/rng.h"
+#include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
 #include "tests/learner/workloads/training.h"
 #include "tests/learner/workloads/variables_of.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/replicator/replicator.h"
+#include "replicator/replicator.h"
 #include "tests/support/fake_cuda/fake_backend.h"
 #include "tests/support/fake_cuda/host_nccl.h"
 

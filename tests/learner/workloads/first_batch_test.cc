@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/tensor/host_tensor.h"
+#include "base/tensor/host_tensor.h"
 #include "learner/workloads/synthetic_images.h"
 
 namespace replicant::learner {

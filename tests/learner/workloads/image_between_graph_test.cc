@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/comm/mpi_communicator.h"
-#include "core/runtime/checkpoint.h"
+#include "engine/runtime/checkpoint.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
+#include "replicator/comm/mpi_communicator.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
 

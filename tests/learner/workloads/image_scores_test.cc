@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/rng.h"
-#include "core/tensor/safetensors.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/rng.h"
+#include "base/tensor/safetensors.h"
 #include "learner/workloads/feature_extractor.h"
 #include "learner/workloads/model_file.h"
 #include "learner/workloads/resnet_workload.h"

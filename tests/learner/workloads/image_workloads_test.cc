@@ -14,18 +14,18 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
-#include "core/base/thread.h"
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/executor.h"
 #include "learner/learner.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
 #include "learner/workloads/synthetic_images.h"
 #include "models/resnet/update.h"
 #include "models/sngan/step_graph.h"
-#include "tests/core/replicator/parameter_server/server_threads.h"
+#include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 

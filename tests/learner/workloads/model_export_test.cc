@@ -6,9 +6,9 @@
 #include <cstring>
 #include <functional>
 
-#include "core/export/onnx.h"
-#include "core/kernels/backend.h"
-#include "core/runtime/executor.h"
+#include "engine/export/onnx.h"
+#include "engine/kernels/backend.h"
+#include "engine/runtime/executor.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
 #include "tests/learner/workloads/d4pg_options.h"

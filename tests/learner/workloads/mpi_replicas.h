@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/comm/mpi_communicator.h"
-#include "core/replicator/replication_config.h"
+#include "replicator/comm/mpi_communicator.h"
+#include "replicator/replication_config.h"
 
 namespace replicant::learner {
 

@@ -1,9 +1,9 @@
 // ResNet whose micro-batches go through logical devices one behind the other.
 #include <gtest/gtest.h>
 
-#include "core/graph/passes/passes.h"
-#include "core/replicator/graph/partition.h"
+#include "engine/graph/passes/passes.h"
 #include "models/resnet/update.h"
+#include "replicator/calls/partition.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/support/message_of.h"
 

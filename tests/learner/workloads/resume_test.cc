@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/base/fs.h"
+#include "base/fs.h"
 #include "learner/learner.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "replay/client/batch_reader.h"

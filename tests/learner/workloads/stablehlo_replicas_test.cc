@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/replicator/strategies/stablehlo_replicator.h"
+#include "replicator/strategies/stablehlo_replicator.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/support/module_run.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/replicator/replicator.h"
+#include "replicator/replicator.h"
 
 namespace replicant::learner {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime/variable_store.h"
+#include "engine/runtime/variable_store.h"
 
 // What a training has made of its variables, and how far two trainings are
 // apart.

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/checkpoint/checkpoint_file.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/store/numbered_files.h"

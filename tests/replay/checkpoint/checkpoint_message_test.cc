@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/rpc/client.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/rpc/client.h"
 #include "replay/client/batch_reader.h"
 #include "tests/replay/checkpoint/file_size_limit.h"
 #include "tests/replay/episodes.h"

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <string>
 
-#include "core/base/crc32c.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "replay/checkpoint/checkpoint_file.h"
 #include "replay/store/numbered_files.h"
 #include "tests/replay/checkpoint/file_size_limit.h"

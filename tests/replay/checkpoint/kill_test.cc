@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <new>
 
-#include "core/base/clock.h"
-#include "core/base/fs.h"
-#include "core/base/rng.h"
-#include "core/base/thread.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/rng.h"
+#include "base/thread.h"
 #include "replay/checkpoint/checkpointer.h"
 
 namespace replicant::replay {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replay {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
+#include "base/clock.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/format/step_group.h"
 #include "replay/table/shard.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/mutex.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutex.h"
 #include "replay/table/shard.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"

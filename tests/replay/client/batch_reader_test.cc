@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 #include "tests/support/message_of.h"

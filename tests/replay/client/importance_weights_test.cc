@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "replay/table/selector.h"
 #include "tests/support/message_of.h"
 

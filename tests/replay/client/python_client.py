@@ -1,4 +1,4 @@
-"""What a service must answer to scripts/replay_client.py; run by
+"""What a service must answer to examples/replay_alone/replay_client.py; run by
 python_client_test as `python_client.py SCRIPTS ENDPOINT CASE`. Each case says which
 service it wants."""
 

@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <thread>
 
-#include "core/base/error.h"
-#include "core/base/thread.h"
+#include "base/error.h"
+#include "base/thread.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 #include "tests/support/message_of.h"

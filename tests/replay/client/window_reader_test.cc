@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/error.h"
+#include "base/error.h"
 #include "replay/client/batch_reader.h"
 #include "replay/client/local_replay.h"
 #include "tests/replay/episodes.h"

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 #include "replay/format/batch_message.h"
 #include "replay/table/shard.h"
 #include "tests/replay/episodes.h"

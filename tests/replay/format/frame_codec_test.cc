@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 
 namespace replicant::replay {
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/base/error.h"
-#include "core/rpc/wire.h"
+#include "base/error.h"
+#include "base/rpc/wire.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replay {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "replay/format/frame_codec.h"
 
 namespace replicant::replay {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/checkpoint/checkpoint_file.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/client/batch_reader.h"

@@ -7,8 +7,8 @@
 
 #include <cstdlib>
 
-#include "core/base/fs.h"
-#include "core/base/rng.h"
+#include "base/fs.h"
+#include "base/rng.h"
 #include "tests/replay/service/replay_load.h"
 #include "tests/replay/service/service_process.h"
 

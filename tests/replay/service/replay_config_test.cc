@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/error.h"
-#include "core/config/load.h"
+#include "base/config/load.h"
+#include "base/error.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replay {

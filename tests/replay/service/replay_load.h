@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay::testing {
 

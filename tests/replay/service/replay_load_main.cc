@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/base/process.h"
+#include "base/process.h"
 #include "replay/client/batch_reader.h"
 #include "replay/client/step_writer.h"
 #include "tests/replay/episodes.h"

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "core/base/fs.h"
-#include "core/base/process.h"
+#include "base/fs.h"
+#include "base/process.h"
 #include "replay/client/step_writer.h"
 #include "tests/replay/episodes.h"
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/process.h"
-#include "core/rpc/client.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/process.h"
+#include "base/rpc/client.h"
 #include "replay/format/protocol.h"
 #include "tests/support/own_address.h"
 

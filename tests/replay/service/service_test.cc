@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/fs.h"
-#include "core/rpc/client.h"
+#include "base/fs.h"
+#include "base/rpc/client.h"
 #include "replay/format/batch_codec.h"
 #include "replay/format/batch_message.h"
 #include "replay/service/service_status.h"

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <fstream>
 
-#include "core/base/clock.h"
-#include "core/base/error.h"
-#include "core/base/fs.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fs.h"
 #include "replay/table/shard.h"
 #include "tests/replay/checkpoint/file_size_limit.h"
 #include "tests/support/message_of.h"

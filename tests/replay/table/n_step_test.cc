@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::replay {
 namespace {

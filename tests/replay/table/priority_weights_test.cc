@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/base/rng.h"
+#include "base/rng.h"
 
 namespace replicant::replay::internal {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 
 namespace replicant::replay {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/check.h"
+#include "base/check.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay::testing {

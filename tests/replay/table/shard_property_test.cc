@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fs.h"
-#include "core/base/rng.h"
+#include "base/fs.h"
+#include "base/rng.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/table/shard.h"
 #include "tests/replay/table/shard_model.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string>
 
-#include "core/base/error.h"
-#include "core/base/thread.h"
+#include "base/error.h"
+#include "base/thread.h"
 #include "tests/replay/episodes.h"
 
 namespace replicant::replay {

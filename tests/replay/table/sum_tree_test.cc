@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/rng.h"
+#include "base/error.h"
+#include "base/rng.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replay {

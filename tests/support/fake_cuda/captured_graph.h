@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/kernels/cuda/driver.h"
+#include "engine/kernels/cuda/driver.h"
 #include "tests/support/fake_cuda/memory_order.h"
 
 // What FakeDriver keeps of a captured stream.

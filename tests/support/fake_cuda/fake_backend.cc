@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/kernels/cuda/library_backend.h"
+#include "engine/kernels/cuda/library_backend.h"
 #include "tests/support/fake_cuda/host_compiler.h"
 #include "tests/support/fake_cuda/host_convolution.h"
 #include "tests/support/fake_cuda/host_matmul.h"

@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "core/kernels/backend.h"
-#include "core/kernels/cuda/nccl_library.h"
-#include "core/kernels/cuda/source_compiler.h"
+#include "engine/kernels/backend.h"
+#include "engine/kernels/cuda/nccl_library.h"
+#include "engine/kernels/cuda/source_compiler.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace replicant::testing {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/base/check.h"
-#include "core/kernels/cuda/described_device.h"
+#include "base/check.h"
+#include "engine/kernels/cuda/described_device.h"
 #include "tests/support/fake_cuda/fake_driver_parts.h"
 #include "tests/support/fake_cuda/host_compiler.h"
 #include "tests/support/fake_cuda/host_kernels.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/mutex.h"
-#include "core/kernels/cuda/driver.h"
+#include "base/mutex.h"
+#include "engine/kernels/cuda/driver.h"
 #include "tests/support/fake_cuda/captured_graph.h"
 #include "tests/support/fake_cuda/memory_order.h"
 

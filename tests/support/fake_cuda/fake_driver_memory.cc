@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/check.h"
+#include "base/check.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 #include "tests/support/fake_cuda/fake_driver_parts.h"
 

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/base/error.h"
+#include "base/error.h"
 
 namespace replicant::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string_view>
 
-#include "core/kernels/cuda/source_compiler.h"
+#include "engine/kernels/cuda/source_compiler.h"
 
 namespace replicant::testing {
 

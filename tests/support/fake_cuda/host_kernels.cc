@@ -1,6 +1,6 @@
 #include "tests/support/fake_cuda/host_kernels.h"
 
-#include "core/kernels/cuda/kernel_list.h"
+#include "engine/kernels/cuda/kernel_list.h"
 
 namespace replicant::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/kernels/common/element.h"
+#include "base/error.h"
+#include "engine/kernels/common/element.h"
 #include "tests/support/fake_cuda/host_library.h"
 #include "tests/support/fake_cuda/tf32.h"
 

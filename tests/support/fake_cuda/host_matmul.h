@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "core/kernels/cuda/matmul_library.h"
+#include "engine/kernels/cuda/matmul_library.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 #include "tests/support/fake_cuda/host_candidate.h"
 

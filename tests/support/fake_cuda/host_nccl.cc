@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/error.h"
-#include "core/kernels/common/element.h"
-#include "core/kernels/cuda/device.h"
+#include "base/error.h"
+#include "engine/kernels/common/element.h"
+#include "engine/kernels/cuda/device.h"
 
 namespace replicant::testing {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/mutex.h"
-#include "core/kernels/cuda/nccl_library.h"
+#include "base/mutex.h"
+#include "engine/kernels/cuda/nccl_library.h"
 #include "tests/support/fake_cuda/fake_driver.h"
 
 namespace replicant::testing {

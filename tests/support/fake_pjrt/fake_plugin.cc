@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "core/base/check.h"
+#include "base/check.h"
 #include "tests/support/fake_pjrt/fake_pjrt.h"
 
 namespace replicant::testing {

@@ -1,0 +1,72 @@
+#include "base/config/edit.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/config/scalar.h"
+
+namespace replicant::config {
+namespace {
+
+// Null if there is none.
+const Node* FindNode(const Document& document, std::string_view key) {
+  const Node* node = &document.root();
+  for (size_t begin = 0; begin <= key.size();) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    const Node::Entry* const entry = node->Find(key.substr(begin, end - begin));
+    if (entry == nullptr) return nullptr;
+    node = &entry->value;
+    begin = end + 1;
+  }
+  return node;
+}
+
+// The folder of the file that holds `place`, as the file's name was given;
+// empty for an option.
+std::filesystem::path FolderOf(Document& document, const Place& place) {
+  // "configs/run.yaml:12:9", or "--set a.b=c"
+  std::string where = document.problems().Where(place);
+  if (where.starts_with("--set ")) return {};
+  for (int i = 0; i < 2; ++i) where.resize(where.rfind(':'));
+  return std::filesystem::path(where).parent_path();
+}
+
+}  // namespace
+
+std::optional<std::string> ValueOf(const Document& document,
+                                   std::string_view key) {
+  const Node* const found = FindNode(document, key);
+  if (found == nullptr || found->kind != Node::Kind::kScalar) {
+    return std::nullopt;
+  }
+  return found->text;
+}
+
+void MakeAbsolute(Document& document, std::string_view key) {
+  const Node* const found = FindNode(document, key);
+  if (found == nullptr || found->kind != Node::Kind::kScalar ||
+      found->text.empty()) {
+    return;
+  }
+  const auto folder = FolderOf(document, found->place);
+  // the node belongs to `document`, which may be changed
+  const_cast<Node*>(found)->text =
+      std::filesystem::absolute(folder / found->text).lexically_normal();
+}
+
+std::string WithValue(const std::string& resolved_yaml, std::string_view key,
+                      std::string_view value) {
+  const Document document = Document::FromText("resolved", resolved_yaml);
+  const Node* const node = FindNode(document, key);
+  REPLICANT_CHECK(node != nullptr, "{}", key);
+  // a value stands at the end of its line
+  size_t line = 0;
+  for (int i = 1; i < node->place.line; ++i) {
+    line = resolved_yaml.find('\n', line) + 1;
+  }
+  const size_t begin = line + static_cast<size_t>(node->place.column) - 1;
+  return resolved_yaml.substr(0, begin) + TextToYaml(value) +
+         resolved_yaml.substr(resolved_yaml.find('\n', begin));
+}
+
+}  // namespace replicant::config

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/config/document.h"
+
+// Values of a configuration outside its structs. A key is given as its dotted
+// path: "task.mjcf".
+namespace replicant::config {
+
+// The text of the scalar that `document` holds for `key`; nothing if there is
+// none.
+std::optional<std::string> ValueOf(const Document& document,
+                                   std::string_view key);
+
+// Makes the path that `document` holds for `key` absolute: a relative one in a
+// file is relative to that file's folder, one of the command line to the
+// working folder. Does nothing if the key is absent, empty or not text.
+void MakeAbsolute(Document& document, std::string_view key);
+
+// Returns `resolved_yaml`, as Load() gives it, with the text `value` for `key`,
+// which it holds (checked).
+std::string WithValue(const std::string& resolved_yaml, std::string_view key,
+                      std::string_view value);
+
+}  // namespace replicant::config

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "base/config/node.h"
+#include "base/config/problems.h"
+
+namespace replicant::config {
+
+// Limits of one file, far above the needs of a configuration, so that no input
+// exhausts the memory or the stack.
+struct YamlLimits {
+  static constexpr size_t kFileBytes = size_t{256} << 10;
+  // memory of the tree, aliases expanded
+  static constexpr size_t kTreeBytes = size_t{4} << 20;
+  static constexpr int kDepth = 64;
+  static constexpr size_t kMapKeys = 4096;
+};
+
+// Reads one YAML document into a tree. `file` is the text's number from
+// Problems::AddFile.
+//
+// YAML features that a configuration does not need are problems: tags, keys
+// that are not text, merge keys ("<<"), several documents, bytes that are not
+// UTF-8, control characters, a key twice in one map (both places are shown). An
+// empty text is an empty map. Adds a problem and returns std::nullopt if no
+// tree can be made; a duplicate key adds a problem but still leaves a tree.
+std::optional<Node> ParseYaml(const std::string& text, int file,
+                              Problems* problems);
+
+}  // namespace replicant::config

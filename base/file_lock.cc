@@ -1,0 +1,67 @@
+#include "base/file_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+
+namespace replicant {
+namespace {
+
+int Open(const std::filesystem::path& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw IoError::FromErrno("open", file, errno);
+  return fd;
+}
+
+// Names this process in the file. The name is only used in messages: a full
+// disk costs no more than that.
+void NoteOwner(int fd) {
+  const std::string owner = HostAndPid();
+  if (::pwrite(fd, owner.data(), owner.size(), 0) ==
+      static_cast<ssize_t>(owner.size())) {
+    static_cast<void>(::ftruncate(fd, static_cast<off_t>(owner.size())));
+  }
+}
+
+}  // namespace
+
+FileLock::FileLock(const std::filesystem::path& file, std::string_view what)
+    : fd_(Open(file)) {
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    ::close(fd_);
+    if (error != EWOULDBLOCK) throw IoError::FromErrno("lock", file, error);
+    throw IoError(fmt::format("{}: in use by process {}", what,
+                              ReadFile(file, /*max_size_bytes=*/4096)));
+  }
+  NoteOwner(fd_);
+}
+
+FileLock FileLock::Await(const std::filesystem::path& file) {
+  const int fd = Open(file);
+  FileLock lock(fd);
+  while (::flock(fd, LOCK_EX) != 0) {
+    if (errno != EINTR) throw IoError::FromErrno("lock", file, errno);
+  }
+  NoteOwner(fd);
+  return lock;
+}
+
+FileLock::FileLock(FileLock&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)) {}
+
+FileLock::~FileLock() {
+  // closing releases the lock
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace replicant

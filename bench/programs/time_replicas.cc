@@ -1,0 +1,185 @@
+#include "bench/programs/time_replicas.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "agents/d4pg/agent.h"
+#include "agents/d4pg/step_graph.h"
+#include "base/check.h"
+#include "base/rng.h"
+#include "learner/workloads/agent/agent_step.h"
+#include "learner/workloads/image_steps.h"
+#include "models/resnet/step_graph.h"
+#include "models/sngan/step_graph.h"
+#include "replicator/replicator.h"
+
+namespace replicant::learner {
+namespace {
+
+using replicator::InputContext;
+using replicator::Inputs;
+using replicator::InputSpec;
+using replicator::NextResult;
+using replicator::ReplicaContext;
+
+constexpr int kWarmUpSteps = 3;
+
+// The same batch for every step.
+class OneBatch : public replicator::InputPipeline {
+ public:
+  explicit OneBatch(std::vector<replicator::InputSpec> specs)
+      : specs_(std::move(specs)) {}
+
+  const std::vector<replicator::InputSpec>& specs() const override {
+    return specs_;
+  }
+  NextResult Next(Clock::TimePoint /*deadline*/,
+                  std::span<const MutableTensorView> batch) override {
+    if (std::exchange(is_filled_, true)) return NextResult::kOk;
+    RandomStream random(1, "batch");
+    for (const MutableTensorView& view : batch) {
+      if (view.dtype() == DType::kU8) {
+        for (uint8_t& x : view.Span<uint8_t>()) {
+          x = static_cast<uint8_t>(random.UniformInt(256));
+        }
+      } else if (view.dtype() == DType::kI32) {
+        for (int32_t& x : view.Span<int32_t>()) {
+          x = static_cast<int32_t>(random.UniformInt(10));
+        }
+      } else {
+        for (float& x : view.Span<float>()) {
+          x = static_cast<float>(random.Uniform(0.1, 0.9));
+        }
+      }
+    }
+    return NextResult::kOk;
+  }
+
+ private:
+  std::vector<replicator::InputSpec> specs_;
+  bool is_filled_ = false;
+};
+
+agents::LearningSpec LearningSpecOf(
+    const agents::d4pg::StepGraphConfig& config) {
+  const auto actions = static_cast<size_t>(config.action_size);
+  return {.task = {.observation = config.Spec(DType::kF32).observation,
+                   .largest_reward = config.largest_reward,
+                   .action_minimum = std::vector<double>(actions, -1.0),
+                   .action_maximum = std::vector<double>(actions, 1.0)},
+          .discount = config.discount};
+}
+
+ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
+  const auto specs = [workload](int64_t rows) {
+    const auto spec = workload.Spec(DType::kF32);
+    const auto observation =
+        spec.ObservationType(workload.agent.networks, rows);
+    const Shape per_row({rows});
+    return std::vector<InputSpec>{
+        {"observation", observation.dtype, observation.shape},
+        {"action", DType::kF32, Shape({rows, workload.action_size})},
+        {"reward", DType::kF32, per_row},
+        {"discount", DType::kF32, per_row},
+        {"next_observation", observation.dtype, observation.shape},
+        {"importance_weight", DType::kF32, per_row}};
+  };
+  return {.batch_size = workload.batch_size,
+          .specs = specs,
+          .step_fn = [workload](ReplicaContext& replica, const Inputs& inputs) {
+            return BuildAgentStep(replica, inputs,
+                                  *agents::d4pg::MakeAgent(workload.agent),
+                                  LearningSpecOf(workload))
+                .outputs;
+          }};
+}
+
+// Images of `side` pixels and their classes.
+ReplicaCase ImageCase(int64_t batch_size, int64_t side,
+                      const replicator::StepFn& step_fn) {
+  return {.batch_size = batch_size,
+          .specs =
+              [side](int64_t rows) {
+                return std::vector<InputSpec>{
+                    {"image", DType::kU8, Shape({rows, side, side, 3})},
+                    {"label", DType::kI32, Shape({rows})}};
+              },
+          .step_fn = step_fn};
+}
+
+}  // namespace
+
+ReplicaCase MakeReplicaCase(const std::string& workload,
+                            config::Document document) {
+  if (workload == "resnet50") {
+    const auto config =
+        config::Load<models::resnet::StepGraphConfig>(std::move(document))
+            .config;
+    return ImageCase(config.batch_size, config.model.image_size,
+                     [config](ReplicaContext& replica, const Inputs& inputs) {
+                       return BuildResNetStep(replica, inputs, config.model);
+                     });
+  }
+  if (workload == "sngan") {
+    const auto config =
+        config::Load<models::sngan::StepGraphConfig>(std::move(document))
+            .config;
+    const auto network = config.kind == models::sngan::GraphKind::kGenerator
+                             ? SnganNetwork::kGenerator
+                             : SnganNetwork::kDiscriminator;
+    return ImageCase(config.batch_size, config.model.side(),
+                     [=](ReplicaContext& replica, const Inputs& inputs) {
+                       return BuildSnganStep(replica, inputs, config.model,
+                                             network);
+                     });
+  }
+  return D4pgCase(
+      config::Load<agents::d4pg::StepGraphConfig>(std::move(document)).config);
+}
+
+ReplicaTimer::ReplicaTimer(const ReplicaCase& c,
+                           const replicator::ReplicationConfig& config,
+                           const runtime::CompileOptions& options)
+    : replicator_(replicator::Replicator::Create(config, /*seed=*/1)),
+      input_(replicator_->MakeInput([&](const InputContext& context) {
+        return std::make_unique<OneBatch>(
+            c.specs(context.PipelineBatchSize(c.batch_size)));
+      })),
+      step_(replicator_->Build(
+          *input_,
+          [&](ReplicaContext& replica, const Inputs& inputs) {
+            replicator::StepOutputs outputs = c.step_fn(replica, inputs);
+            values_.clear();
+            for (const auto& [name, output] : outputs.values)
+              values_.push_back(name);
+            return outputs;
+          },
+          options)) {
+  for (int i = 0; i < kWarmUpSteps && leads(); ++i) TimeStep();
+}
+
+ReplicaTimer::~ReplicaTimer() {
+  try {
+    if (leads()) replicator_->Stop();
+    while (!leads() && step_->Run({}) != NextResult::kEnd) {
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "ReplicaTimer: {}\n", e.what());
+  }
+}
+
+double ReplicaTimer::TimeStep() {
+  using std::chrono::steady_clock;
+  const auto start = steady_clock::now();
+  REPLICANT_CHECK(step_->Run({}) == NextResult::kOk, "the batch is there");
+  // a device may still compute: its values wait for it
+  for (const std::string& name : values_) step_->value(name);
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start)
+      .count();
+}
+
+}  // namespace replicant::learner

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "engine/graph/graph.h"
+
+namespace replicant::graph {
+
+// OpDef::gradient of the elementwise ops (graph/ops/elementwise.h), except
+// those without one; a gradient is summed back to its input's shape.
+std::vector<Output> ElementwiseGradient(const GradientContext& context);
+
+}  // namespace replicant::graph

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/graph/graph.h"
+
+namespace replicant::graph {
+
+// The layouts that a target wants for the inputs and outputs of one node.
+struct LayoutChoice {
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+};
+
+// Describes the target of a compilation to the passes. Backends implement it
+// (engine/kernels). The defaults fuse nothing and keep every tensor row-major,
+// which is always correct.
+//
+// Thread-safety: const methods may run concurrently.
+class TargetInfo {
+ public:
+  virtual ~TargetInfo() = default;
+
+  // "cpu".
+  virtual std::string_view name() const = 0;
+
+  // Returns "" if the target can run `node`, otherwise the reason, as the end
+  // of the sentence "cpu cannot run Conv2d 'x': ...".
+  virtual std::string WhyUnsupported(const Graph& graph,
+                                     const Node& node) const = 0;
+
+  // Whether products of bf16 are faster than those of f32, by the processor's
+  // or the device's own instructions.
+  virtual bool MultipliesBf16() const { return false; }
+
+  // Whether an elementwise node may carry `program`, with this output.
+  virtual bool CanFuseElementwise(const ScalarProgram& /*program*/,
+                                  const TensorType& /*output*/) const {
+    return false;
+  }
+  // Whether `root` (MatMul or Conv2d) may take a bias vector over its last
+  // output dimension as another input.
+  virtual bool CanFuseBias(const Graph& /*graph*/, const Node& /*root*/) const {
+    return false;
+  }
+  // Whether `root` (MatMul, Conv2d, LayerNorm or BatchNorm) may apply
+  // `activation`, one unary scalar op, to its first output (attribute
+  // "activation"). `root` has the bias that it takes as its last input.
+  virtual bool CanFuseActivation(const Graph& /*graph*/, const Node& /*root*/,
+                                 const ScalarProgram& /*activation*/) const {
+    return false;
+  }
+
+  // Whether `conv` (Conv2d or Conv2dWeightGradient) may convert its image,
+  // input 0, from bytes while it reads them (engine/graph/ops/conv.h,
+  // PixelConv2dOp()).
+  virtual bool CanFusePixels(const Graph& /*graph*/,
+                             const Node& /*conv*/) const {
+    return false;
+  }
+
+  // Chooses the layouts of `node` for inputs in the layouts `offered`. The pass
+  // inserts a Relayout node where offered and chosen layout differ. Graph
+  // inputs, variables and fetched outputs stay row-major in any case.
+  virtual LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
+                                     std::span<const Layout> offered) const;
+
+  // Size of a tensor in bytes, padding of its layout included.
+  virtual size_t SizeBytes(const TensorType& type) const;
+
+  // Computes a node with constant inputs during compilation. Returns false,
+  // with nothing written, if the target cannot.
+  virtual bool Evaluate(const Graph& /*graph*/, const Node& /*node*/,
+                        std::span<const TensorView> /*inputs*/,
+                        std::span<const MutableTensorView> /*outputs*/) const {
+    return false;
+  }
+};
+
+}  // namespace replicant::graph

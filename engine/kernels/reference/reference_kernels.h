@@ -1,0 +1,16 @@
+#pragma once
+
+#include "engine/kernels/common/host_kernel.h"
+
+// Families with kernels of the reference's own. The others are in common/.
+namespace replicant::kernels::reference {
+
+void AddMatMulKernels(HostKernelTable& table);
+void AddConvKernels(HostKernelTable& table);
+void AddPoolKernels(HostKernelTable& table);
+void AddNormKernels(HostKernelTable& table);
+void AddLinalgKernels(HostKernelTable& table);
+void AddLossKernels(HostKernelTable& table);
+void AddOptimizerKernels(HostKernelTable& table);
+
+}  // namespace replicant::kernels::reference

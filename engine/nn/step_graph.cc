@@ -1,0 +1,12 @@
+#include "engine/nn/step_graph.h"
+
+namespace replicant::nn {
+
+void StepGraph::AddGradients(const TrainedVariables& trained) {
+  for (size_t i = 0; i < trained.variables.size(); ++i) {
+    gradients.push_back(
+        {graph->variable(trained.variables[i]).name, trained.gradients[i]});
+  }
+}
+
+}  // namespace replicant::nn

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace replicant::env {
+
+// The bytes of a pixel: red, green, blue.
+inline constexpr size_t kPixelBytes = 3;
+// Frames that one image may hold.
+inline constexpr size_t kMaxInterleavedFrames = 64;
+
+// Makes one image of K frames, whose channels are those of all frames in order:
+//
+//   frames   K times [pixels, 3]
+//   out      [pixels, K * 3]     out[p, 3k + c] = frames[k][p, c]
+//
+// A frame may be given several times; none may overlap `out`. Throws
+// InvalidArgument unless K is in [1, kMaxInterleavedFrames], all frames have
+// one size, a multiple of kPixelBytes, and `out` has K times that size.
+void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
+                      std::span<uint8_t> out);
+
+// The same for frames that lie one after another, [num_frames, pixels, 3].
+void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
+                      std::span<std::byte> out);
+
+}  // namespace replicant::env

@@ -1,0 +1,102 @@
+#include "evaluation/evaluator.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "env/recorder.h"
+
+namespace replicant::evaluation {
+namespace {
+
+// The first episode of an evaluation on film. The file is there once the
+// episode is over, or not at all.
+class Film {
+ public:
+  Film(env::Environment* environment, env::CameraOptions camera,
+       const std::filesystem::path& file)
+      : environment_(environment),
+        camera_(std::move(camera)),
+        file_(file),
+        // in the same folder and of the same kind
+        unfinished_(file.parent_path() / ("." + file.filename().string())) {}
+  ~Film() {
+    recorder_.reset();
+    std::error_code ignored;
+    if (!is_whole_) std::filesystem::remove(unfinished_, ignored);
+  }
+  Film(const Film&) = delete;
+  Film& operator=(const Film&) = delete;
+
+  void OnStep(const env::TimeStep& step) {
+    if (is_over_) return;
+    try {
+      if (!recorder_) {
+        if (file_.has_parent_path()) MakeFolders(file_.parent_path());
+        recorder_.emplace(environment_, camera_, unfinished_);
+      }
+      recorder_->Record(step);
+      if (!step.IsLast()) return;
+      recorder_->Finish();
+      std::filesystem::rename(unfinished_, file_);
+      is_whole_ = true;
+    } catch (const std::exception& e) {
+      problem_ = e.what();
+    }
+    is_over_ = true;
+  }
+
+  // Why there is no film; empty while nothing has gone wrong.
+  const std::string& problem() const { return problem_; }
+
+ private:
+  env::Environment* environment_;
+  const env::CameraOptions camera_;
+  const std::filesystem::path file_;
+  const std::filesystem::path unfinished_;
+  std::optional<env::Recorder> recorder_;
+  bool is_over_ = false;
+  bool is_whole_ = false;
+  std::string problem_;
+};
+
+}  // namespace
+
+Evaluator::Evaluator(const env::TaskRegistry& registry, Options options)
+    : options_(std::move(options)),
+      environment_(env::MakeConfiguredEnvironment(
+          registry, options_.task,
+          static_cast<uint64_t>(options_.evaluation.seed), /*index=*/0)),
+      task_(agents::MakeTaskSpec(options_.task, *environment_)),
+      policy_(*options_.agent, task_,
+              {.backend = options_.backend, .has_noise = false}) {}
+
+std::optional<Evaluator::Trial> Evaluator::Run(
+    const std::filesystem::path& video,
+    const std::function<bool()>& should_stop) {
+  std::optional<Film> film;
+  if (!video.empty()) {
+    film.emplace(environment_.get(),
+                 options_.evaluation.VideoCamera(options_.task), video);
+  }
+  auto result = Evaluate(task_, environment_.get(), &policy_,
+                         {.num_episodes = options_.evaluation.episodes,
+                          .on_step =
+                              [&](const env::TimeStep& step) {
+                                if (film) film->OnStep(step);
+                              },
+                          .should_stop = should_stop});
+  if (!result) return std::nullopt;
+  return Trial{.result = std::move(*result),
+               .video_problem = film ? film->problem() : ""};
+}
+
+std::filesystem::path VideoFile(const std::filesystem::path& run_folder,
+                                int64_t step) {
+  return run_folder / "videos" / fmt::format("step-{:012}.mp4", step);
+}
+
+}  // namespace replicant::evaluation

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fleet/protocol/heartbeat.h"
+
+// The messages between a supervisor and the agents of other hosts, which run
+// processes for it; docs/rpc.md has the same table. They belong to the protocol
+// of supervision (fleet/protocol/heartbeat.h), so that one address of a run
+// serves heartbeats and agents.
+//
+// Thread-safety: values and pure functions.
+namespace replicant::fleet {
+
+inline constexpr uint16_t kJoinKind = 2;
+inline constexpr uint16_t kReportKind = 3;
+inline constexpr uint16_t kStopKind = 4;
+inline constexpr uint32_t kMaxHostBytes = 256;
+inline constexpr uint32_t kMaxAgentFiles = 10'000;
+inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
+inline constexpr uint32_t kMaxAgentProcesses = 10'000;
+inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
+
+// Asks the fleet to end its run. The answer is empty.
+struct StopRequest {
+  std::string who;  // for the log
+
+  rpc::Message Encode() const;
+  static StopRequest Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const StopRequest&) const = default;
+};
+
+// An agent offers its host.
+struct JoinRequest {
+  uint64_t agent = 0;          // random id of this run of the agent
+  std::string host;            // its name, for messages
+  std::string role = "actor";  // role of its processes
+  uint32_t processors = 1;
+  uint32_t slots = 0;  // maximum number of processes; 0: the supervisor decides
+
+  // Throws InvalidArgument for a name that is empty or too long.
+  rpc::Message Encode() const;
+  // Throws MalformedMessage, as the functions of the same name below.
+  static JoinRequest Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const JoinRequest&) const = default;
+};
+
+// A file that the processes need, by its path in the agent's folder.
+struct AgentFile {
+  std::string path;  // relative, without ".."
+  std::string bytes;
+
+  bool operator==(const AgentFile&) const = default;
+};
+
+struct JoinReply {
+  std::string refusal;  // why the host is refused; empty: it is accepted
+  // Seconds without an answer after which the agent ends its processes.
+  double timeout_s = 60.0;
+  std::vector<AgentFile> files;
+
+  rpc::Message Encode() const;
+  // Also throws for a path that leads out of the folder.
+  static JoinReply Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const JoinReply&) const = default;
+};
+
+// One process of an agent.
+struct AgentProcess {
+  RoleId id;
+  uint32_t incarnation = 1;
+  bool has_ended = false;
+  int32_t code = 0;  // exit code; -1: a signal ended it
+  int32_t signal = 0;
+
+  bool operator==(const AgentProcess&) const = default;
+};
+
+// Bytes of a process's log, from `offset` on.
+struct LogChunk {
+  RoleId id;
+  uint32_t incarnation = 1;
+  uint64_t offset = 0;
+  std::string bytes;
+
+  bool operator==(const LogChunk&) const = default;
+};
+
+// All processes of an agent. An ended process is in every report until one of
+// these reports is answered.
+struct AgentReport {
+  uint64_t agent = 0;
+  // The agent ends its processes and itself; no other report follows.
+  bool is_leaving = false;
+  uint64_t last_order = 0;  // number of the last order that was carried out
+  std::vector<AgentProcess> processes;
+  std::vector<LogChunk> logs;
+
+  rpc::Message Encode() const;
+  static AgentReport Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const AgentReport&) const = default;
+};
+
+struct AgentOrder {
+  enum class Kind : uint8_t { kStart = 0, kSignal = 1 };
+
+  uint64_t number = 0;  // ascending
+  Kind kind = Kind::kStart;
+  RoleId id;
+  uint32_t incarnation = 1;
+  int32_t signal = 0;                  // of kSignal
+  std::vector<std::string> arguments;  // of kStart: added to the command
+
+  bool operator==(const AgentOrder&) const = default;
+};
+
+struct ReportReply {
+  enum class Verdict : uint8_t {
+    kGoOn = 0,
+    kJoinAgain = 1,  // this supervisor does not know the agent
+    kLeave = 2,      // the run is over
+  };
+
+  Verdict verdict = Verdict::kGoOn;
+  std::string reason;  // one line, as in Heartbeat
+  // Orders after the report's `last_order`.
+  std::vector<AgentOrder> orders;
+
+  rpc::Message Encode() const;
+  static ReportReply Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const ReportReply&) const = default;
+};
+
+}  // namespace replicant::fleet

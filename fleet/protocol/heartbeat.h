@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+
+#include "base/rpc/envelope.h"
+#include "base/rpc/frame.h"
+
+// The message that every process of a fleet sends to its supervisor once a
+// second, inside the envelope of base/rpc; docs/rpc.md has the same table. A
+// role uses HeartbeatSender, the supervisor HeartbeatMonitor.
+//
+// Thread-safety: values and pure functions.
+namespace replicant::fleet {
+
+inline constexpr uint16_t kBeatKind = 1;
+inline constexpr uint32_t kMaxRoleBytes = 32;
+inline constexpr uint32_t kMaxReasonBytes = 256;
+inline constexpr uint32_t kMaxBeatNumbers = 256;
+inline constexpr uint32_t kMaxNumberNameBytes = 64;
+
+// The text from which the schema hash is computed.
+std::string_view SupervisionMessageTable();
+const rpc::Protocol& SupervisionProtocol();
+
+enum class RoleState : uint8_t {
+  kStarting = 0,  // not ready yet
+  kRunning = 1,
+  kDraining = 2,  // ends as soon as its work is safe
+  kWaiting = 3,   // ready, but waiting for the reason given
+};
+// "starting", "running", "draining", "waiting".
+std::string ToString(RoleState state);
+
+// A role ("actor") and an index name one member of a fleet. Each process that
+// takes this place is an incarnation, counted from 1.
+struct RoleId {
+  std::string role = "main";  // [a-z0-9_-]{1,32}
+  uint32_t index = 0;
+
+  // "actor-3".
+  std::string ToString() const;
+  bool operator==(const RoleId&) const = default;
+  bool operator<(const RoleId& other) const {
+    return std::tie(role, index) < std::tie(other.role, other.index);
+  }
+};
+
+// A number of a heartbeat.
+struct BeatNumber {
+  enum class Kind : uint8_t {
+    kCounter = 0,  // a total since the process began
+    kGauge = 1,    // the present value, possibly restored from a checkpoint
+  };
+
+  Kind kind = Kind::kGauge;
+  double value = 0.0;
+
+  bool operator==(const BeatNumber&) const = default;
+};
+
+struct Heartbeat {
+  RoleId id;
+  uint32_t incarnation = 1;
+  uint32_t pid = 0;
+  RoleState state = RoleState::kStarting;
+  // One line: the reason of the present wait, or of the last one since the
+  // previous heartbeat.
+  std::string reason;
+  // Seconds spent in kWaiting since the process began.
+  double waiting_s = 0.0;
+  // By name, [A-Za-z0-9_./-]{1,64}; at most kMaxBeatNumbers.
+  std::map<std::string, BeatNumber> numbers;
+
+  // Cuts a reason that is too long and replaces its control characters with
+  // blanks. Throws InvalidArgument for any other field that breaks its form.
+  rpc::Message Encode() const;
+  // Throws MalformedMessage.
+  static Heartbeat Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const Heartbeat&) const = default;
+};
+
+// The supervisor's answer.
+struct BeatReply {
+  enum class Order : uint8_t {
+    kGoOn = 0,
+    kStop = 1,  // drain and end
+  };
+
+  Order order = Order::kGoOn;
+  std::string reason;  // one line, as in Heartbeat
+
+  rpc::Message Encode() const;
+  // Throws MalformedMessage.
+  static BeatReply Decode(std::span<const rpc::Frame> payload);
+  bool operator==(const BeatReply&) const = default;
+};
+
+// Whether `name` may be a role, or the name of a number.
+bool IsRoleName(std::string_view name);
+bool IsNumberName(std::string_view name);
+
+}  // namespace replicant::fleet

@@ -1,0 +1,69 @@
+#include "programs/deploy/deploy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/check.h"
+#include "base/config/document.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "programs/check_run.h"
+
+namespace replicant::programs {
+
+std::string Render(const std::string& backend, const RenderInput& input) {
+  if (backend != "slurm" && backend != "kubernetes") {
+    throw ConfigError(fmt::format(
+        "--render {}: no such backend; allowed: slurm, kubernetes", backend));
+  }
+  RunConfig config = input.config;
+  config.cluster.backend = backend == "slurm"
+                               ? fleet::ClusterBackend::kSlurm
+                               : fleet::ClusterBackend::kKubernetes;
+  // a numeric address is of the host that the run gets
+  config.cluster.address = "0.0.0.0";
+  CheckCluster(config);
+  std::error_code error;
+  if (std::filesystem::exists(input.folder) &&
+      !std::filesystem::is_empty(input.folder, error)) {
+    throw IoError(
+        fmt::format("--to {}: it is not empty", input.folder.string()));
+  }
+  MakeFolders(input.folder);
+  RenderInput whole = input;
+  whole.resolved_yaml = WithSettings(input, {"cluster.backend=" + backend});
+  return backend == "slurm" ? RenderSlurm(whole) : RenderKubernetes(whole);
+}
+
+std::string WithSettings(const RenderInput& input,
+                         const std::vector<std::string>& settings) {
+  return LoadRunConfig(config::Document::FromFile(
+                           "config.yaml", settings,
+                           [&](const std::filesystem::path& /*path*/) {
+                             return input.resolved_yaml;
+                           }),
+                       input.registry)
+      .resolved_yaml;
+}
+
+std::string FillIn(std::string text, const std::vector<TemplateValue>& values) {
+  for (const TemplateValue& value : values) {
+    const std::string name = "@" + value.name + "@";
+    for (size_t at = text.find(name); at != std::string::npos;
+         at = text.find(name, at + value.value.size())) {
+      text.replace(at, name.size(), value.value);
+    }
+  }
+  return text;
+}
+
+int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts) {
+  if (num_hosts == 0) return 0;
+  const int64_t local =
+      std::min(config.cluster.local_actors, config.actors.count);
+  return (config.actors.count - local + num_hosts - 1) / num_hosts;
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,322 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+
+#include "base/fs.h"
+#include "base/rpc/curve.h"
+#include "programs/deploy/deploy.h"
+
+// Four files: a ConfigMap with the configuration, a Secret with the run's key
+// pair, a StatefulSet for the replay with its headless Service, and a JobSet
+// with the launcher's job and the actors' job.
+//
+// Pods find each other by the names that a StatefulSet and a JobSet give them.
+// The pods of replay and actors run an agent, which joins the launcher
+// (fleet/host_agent.h), so the launcher supervises their processes as on any
+// host, and a new pod joins again. Kubernetes restarts pods, not processes.
+namespace replicant::programs {
+namespace {
+
+constexpr int kJoinPort = 7100;
+constexpr int kReplayPort = 7101;
+constexpr const char* kKeyName = "run.key";
+// of the image that scripts/container makes
+constexpr const char* kSuiteFolder = "/replicant/suite";
+
+constexpr const char* kConfigMap = R"(apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: @NAME@-config
+  namespace: @NAMESPACE@
+data:
+  config.yaml: |
+@CONFIG@)";
+
+constexpr const char* kSecret = R"(apiVersion: v1
+kind: Secret
+metadata:
+  name: @NAME@-key
+  namespace: @NAMESPACE@
+type: Opaque
+stringData:
+  run.key: |
+@KEY@)";
+
+constexpr const char* kReplay = R"yaml(apiVersion: v1
+kind: Service
+metadata:
+  name: @NAME@-replay
+  namespace: @NAMESPACE@
+spec:
+  clusterIP: None
+  publishNotReadyAddresses: true
+  selector: {app: @NAME@-replay}
+  ports:
+  - {name: replay, port: @REPLAY_PORT@}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  name: @NAME@-replay
+  namespace: @NAMESPACE@
+spec:
+  serviceName: @NAME@-replay
+  replicas: @SHARDS@
+  podManagementPolicy: Parallel
+  selector:
+    matchLabels: {app: @NAME@-replay}
+  template:
+    metadata:
+      labels: {app: @NAME@-replay}
+    spec:
+      terminationGracePeriodSeconds: 120
+      containers:
+      - name: replay
+        image: "@IMAGE@"
+        command: ["fleet"]
+        args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
+               "--role", "replay-$(SHARD)", "--host", "$(POD_NAME)", "--keep", "/data",
+               "--join_timeout_s", "1000000"]
+        env:
+        - name: POD_NAME
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        - name: SHARD
+          valueFrom:
+            fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
+        ports:
+        - {name: replay, containerPort: @REPLAY_PORT@}
+        resources: @REPLAY_RESOURCES@
+        volumeMounts:
+        - {name: key, mountPath: /secret, readOnly: true}
+        - {name: data, mountPath: /data}
+      volumes:
+      - name: key
+        secret: {secretName: @NAME@-key, defaultMode: 256}
+  volumeClaimTemplates:
+  - metadata:
+      name: data
+    spec:
+      accessModes: [ReadWriteOnce]@STORAGE_CLASS_6@
+      resources: {requests: {storage: "@REPLAY_STORAGE@"}}
+)yaml";
+
+constexpr const char* kRun = R"(apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: @NAME@-run
+  namespace: @NAMESPACE@
+spec:
+  accessModes: [ReadWriteOnce]@STORAGE_CLASS_2@
+  resources: {requests: {storage: "@RUN_STORAGE@"}}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: @NAME@
+  namespace: @NAMESPACE@
+spec:
+  # the run is complete when the launcher is; pods restart alone before the set
+  successPolicy: {operator: All, targetReplicatedJobs: [launcher]}
+  failurePolicy: {maxRestarts: 3}
+  network: {enableDNSHostnames: true, publishNotReadyAddresses: true}
+  replicatedJobs:
+  - name: launcher
+    replicas: 1
+    template:
+      spec:
+        parallelism: 1
+        completions: 1
+        backoffLimit: 20
+        template:
+          spec:
+            restartPolicy: OnFailure
+            terminationGracePeriodSeconds: 120
+            containers:
+            - name: launcher
+              image: "@IMAGE@"
+              command: ["/bin/sh", "-c"]
+              args:
+              - |
+                # a pod may be started again after the end of the run
+                if [ -f /run/replicant/state.yaml ]; then
+                  read -r status </run/replicant/state.yaml
+                  [ "$status" = "status: complete" ] && exit 0
+                  exec fleet --resume /run/replicant --set cluster.address="$POD_IP"
+                fi
+                exec fleet --config /config/config.yaml --set cluster.address="$POD_IP"
+              env:
+              - name: POD_IP
+                valueFrom: {fieldRef: {fieldPath: status.podIP}}
+              ports:
+              - {name: join, containerPort: @JOIN_PORT@, protocol: TCP}
+              resources: @LEARNER_RESOURCES@
+              volumeMounts:
+              - {name: config, mountPath: /config, readOnly: true}
+              - {name: key, mountPath: /secret, readOnly: true}
+              - {name: run, mountPath: /run/replicant, subPath: run}
+            volumes:
+            - name: config
+              configMap: {name: @NAME@-config}
+            - name: key
+              secret: {secretName: @NAME@-key, defaultMode: 256}
+            - name: run
+              persistentVolumeClaim: {claimName: @NAME@-run}
+@ACTORS@)";
+
+constexpr const char* kActors = R"yaml(  - name: actors
+    replicas: 1
+    template:
+      spec:
+        parallelism: @ACTOR_PODS@
+        completions: @ACTOR_PODS@
+        completionMode: Indexed
+        backoffLimit: 100000
+        template:
+          spec:
+            restartPolicy: OnFailure
+            terminationGracePeriodSeconds: 30
+            containers:
+            - name: agent
+              image: "@IMAGE@"
+              command: ["fleet"]
+              args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
+                     "--host", "$(POD_NAME)", "--actors", "@ACTORS_PER_POD@",
+                     "--join_timeout_s", "@JOIN_TIMEOUT@"]
+              env:
+              - name: POD_NAME
+                valueFrom: {fieldRef: {fieldPath: metadata.name}}
+              resources: @ACTOR_RESOURCES@
+              volumeMounts:
+              - {name: key, mountPath: /secret, readOnly: true}
+            volumes:
+            - name: key
+              secret: {secretName: @NAME@-key, defaultMode: 256}
+)yaml";
+
+// A name as Kubernetes allows it for pods, with room for their suffixes.
+std::string ObjectName(const std::string& run) {
+  constexpr size_t kMostBytes = 40;
+  std::string name;
+  for (const char c : run.substr(0, kMostBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    name +=
+        std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
+  }
+  const auto first = name.find_first_not_of('-');
+  if (first == std::string::npos) return "run";
+  name = name.substr(first, name.find_last_not_of('-') - first + 1);
+  // the name of a Service begins with a letter
+  return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ? "run-" + name
+                                                                : name;
+}
+
+std::string Indented(std::string_view text, int blanks) {
+  std::string indented;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    if (!line.empty()) indented.append(static_cast<size_t>(blanks), ' ');
+    indented.append(line);
+    indented += '\n';
+    begin = end + 1;
+  }
+  return indented;
+}
+
+// `times` processes of a role and `more`, as one container.
+std::string Resources(const fleet::RoleResources& role, int64_t times,
+                      int64_t more_cores = 0) {
+  std::string wanted =
+      fmt::format("cpu: \"{}\"", role.cores * times + more_cores);
+  if (role.memory_mb > 0) {
+    wanted += fmt::format(", memory: \"{}Mi\"", role.memory_mb * times);
+  }
+  std::string limits;
+  if (role.gpus > 0) {
+    limits =
+        fmt::format(", limits: {{nvidia.com/gpu: \"{}\"}}", role.gpus * times);
+  }
+  return fmt::format("{{requests: {{{}}}{}}}", wanted, limits);
+}
+
+}  // namespace
+
+std::string RenderKubernetes(const RenderInput& input) {
+  const RunConfig& config = input.config;
+  const fleet::ClusterConfig& cluster = config.cluster;
+  const fleet::KubernetesConfig& kubernetes = cluster.kubernetes;
+  const std::string name = ObjectName(config.run.name);
+  const int64_t actors = ActorsPerHost(config, kubernetes.actor_pods);
+
+  std::vector<std::string> settings = {
+      "run.dir=/run/replicant",
+      fmt::format("run.key_file=/secret/{}", kKeyName),
+      fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
+      fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}", name,
+                  kReplayPort)};
+  if (config.task.suite_folder.empty()) {
+    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
+  }
+  const std::string yaml = WithSettings(input, settings);
+
+  const auto key_file = input.folder / kKeyName;
+  rpc::WriteKeyPair(key_file, rpc::GenerateCurveKeyPair());
+  const std::string key = ReadFile(key_file);
+  std::filesystem::remove(key_file);
+
+  const auto storage_class = [&](int blanks) {
+    return kubernetes.storage_class.empty()
+               ? std::string()
+               : fmt::format("\n{:{}}storageClassName: {}", "", blanks,
+                             kubernetes.storage_class);
+  };
+  const auto& learner = cluster.roles.at("learner");
+  const auto& actor = cluster.roles.at("actor");
+  std::vector<TemplateValue> values;
+  if (kubernetes.actor_pods > 0) {
+    values.push_back({"ACTORS", kActors});
+  } else {
+    values.push_back({"ACTORS", ""});
+  }
+  const std::vector<TemplateValue> more = {
+      {"NAME", name},
+      {"NAMESPACE", kubernetes.space},
+      {"IMAGE", kubernetes.image},
+      // a JobSet names its pods SET-JOB-INDEX-INDEX, in the subdomain SET
+      {"JOIN", fmt::format("tcp://{0}-launcher-0-0.{0}:{1}", name, kJoinPort)},
+      {"JOIN_PORT", std::to_string(kJoinPort)},
+      {"REPLAY_PORT", std::to_string(kReplayPort)},
+      {"JOIN_TIMEOUT", fmt::format("{:.0f}", cluster.join_timeout_s)},
+      {"ACTOR_PODS", std::to_string(kubernetes.actor_pods)},
+      {"ACTORS_PER_POD", std::to_string(actors)},
+      {"SHARDS", std::to_string(config.replay.shards)},
+      {"REPLAY_STORAGE", kubernetes.replay_storage},
+      {"RUN_STORAGE", kubernetes.run_storage},
+      {"STORAGE_CLASS_2", storage_class(2)},
+      {"STORAGE_CLASS_6", storage_class(6)},
+      {"REPLAY_RESOURCES", Resources(cluster.roles.at("replay"), 1)},
+      {"LEARNER_RESOURCES", Resources(learner, 1,
+                                      cluster.roles.at("evaluator").cores +
+                                          cluster.local_actors * actor.cores)},
+      {"ACTOR_RESOURCES", Resources(actor, std::max<int64_t>(1, actors))},
+      // last: nothing is replaced in them
+      {"CONFIG", Indented(yaml, 4)},
+      {"KEY", Indented(key, 4)}};
+  values.insert(values.end(), more.begin(), more.end());
+  const auto write = [&](const char* file, const char* text, unsigned mode) {
+    AtomicWriteFile(input.folder / file, FillIn(text, values), mode);
+  };
+  write("1-config.yaml", kConfigMap, 0666);
+  write("2-key.yaml", kSecret, 0600);
+  write("3-replay.yaml", kReplay, 0666);
+  write("4-run.yaml", kRun, 0666);
+  return fmt::format(
+      "wrote {0}; start the run by: kubectl apply -f {0}\n"
+      "2-key.yaml holds the key pair of the run: keep it as a secret\n",
+      input.folder.string());
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "engine/graph/graph.h"
+#include "replicator/calls/host_operand.h"
+#include "replicator/comm/collective_queue.h"
+
+namespace replicant::replicator {
+
+// A bucket of tensors that are reduced together: one kernel packs the bucket
+// and starts the reduction, another one waits for it.
+struct Bucket {
+  HostOperand packed;
+  std::optional<comm::CollectiveQueue::Work> work = {};
+};
+
+inline size_t BytesOf(const graph::TensorType& type) {
+  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
+}
+
+}  // namespace replicant::replicator

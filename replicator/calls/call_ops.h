@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "replicator/calls/collective_ops.h"
+#include "replicator/comm/communicator.h"
+#include "replicator/replica_context.h"
+
+// The ops of calls between replicas in a plan. LowerCollectives() adds them,
+// CollectiveKernels runs them. Each op takes the previous call's token as its
+// last input and returns a new token as its last output.
+namespace replicant::replicator {
+
+// The collective and its arguments.
+struct CallSpec {
+  comm::Collective::Kind kind = comm::Collective::Kind::kAllReduce;
+  comm::ReduceOp op = comm::ReduceOp::kSum;
+  int source = 0;
+  // Factor on the result: 1/replicas for a mean.
+  double factor = 1.0;
+};
+
+// The call that a placeholder stands for.
+CallSpec CallOf(const graph::Node& placeholder);
+
+struct BucketSpec {
+  int64_t number = 0;  // unique in the plan
+  CallSpec call;
+  ReplicaPlace place;
+  // `dtype` of the tensors, `wire` of their elements in the bucket.
+  DType dtype = DType::kF32;
+  Wire wire;
+  bool is_async = true;
+};
+
+// x, token -> result [shape], token.
+Output AddCollectiveCall(Output x, Output token, const CallSpec& call,
+                         const Shape& shape, CallSite site);
+// xs, token -> all their elements concatenated [n] in the bucket's `wire`
+// format, being reduced; token. With top_k: one row per replica [replicas, 2 k]
+// with the indices of its k elements and the bits of their values, tensor by
+// tensor.
+Output AddBucketStart(const std::vector<Output>& xs, Output token,
+                      const BucketSpec& bucket, CallSite site);
+// The result of AddBucketStart() -> the reduced tensors, one per shape.
+Output AddBucketWait(Output started, const std::vector<Shape>& shapes,
+                     const BucketSpec& bucket, CallSite site);
+
+// The kind of a node; kNone if none of these functions added it.
+enum class CallNode { kNone, kCall, kStart, kWait };
+CallNode CallNodeOf(const graph::Node& node);
+CallSpec CallSpecOf(const graph::Node& node);
+BucketSpec BucketSpecOf(const graph::Node& node);
+
+}  // namespace replicant::replicator

@@ -1,0 +1,210 @@
+#include "replicator/calls/collective_ops.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/shape_ops.h"
+
+namespace replicant::replicator {
+namespace {
+
+using graph::GradientContext;
+using graph::InferContext;
+using graph::Node;
+using graph::OpDef;
+using graph::TensorType;
+
+Shape WithRows(const Shape& shape, int64_t rows) {
+  std::vector<int64_t> dims = {rows};
+  dims.insert(dims.end(), shape.dims().begin(), shape.dims().end());
+  return Shape(std::span<const int64_t>(dims));
+}
+
+std::vector<TensorType> InferSame(const InferContext& context) {
+  return {context.inputs[0]};
+}
+
+std::vector<TensorType> InferGathered(const InferContext& context) {
+  if (context.shape(0).rank() == Shape::kMaxRank) {
+    context.Fail(fmt::format("{} has as many dimensions as there may be",
+                             context.shape(0).ToString()));
+  }
+  return {{context.dtype(0),
+           WithRows(context.shape(0), context.attributes.Int("num_replicas"))}};
+}
+
+std::vector<TensorType> InferScattered(const InferContext& context) {
+  const Shape& shape = context.shape(0);
+  return {
+      {context.dtype(0),
+       shape.WithLeading(shape[0] / context.attributes.Int("num_replicas"))}};
+}
+
+[[noreturn]] void FailWithoutGradient(const Node& node) {
+  throw InvalidArgument(fmt::format(
+      "{}: {} {} '{}' has no gradient; hint: StopGradient in front of it, if "
+      "none should flow",
+      node.site.ToString(), node.op->name, ToString(ReduceOpOf(node)),
+      node.name));
+}
+
+std::vector<Output> AllReduceGradient(const GradientContext& context) {
+  const Node& node = context.node;
+  const ReplicaPlace place = PlaceOf(node);
+  const CallSite site = node.site;
+  const auto sum = [&](Output x) {
+    return AddAllReduce(x, ReduceOp::kSum, place, site);
+  };
+  switch (ReduceOpOf(node)) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:
+      return {AddAllReduce(context.output_gradient(), ReduceOpOf(node), place,
+                           site)};
+    case ReduceOp::kMin:
+    case ReduceOp::kMax: {
+      const Output x = context.input(0);
+      const Output is_chosen =
+          graph::Cast(graph::Equal(x, context.output()), x.dtype());
+      return {graph::Mul(is_chosen, graph::Div(sum(context.output_gradient()),
+                                               sum(is_chosen)))};
+    }
+    case ReduceOp::kProd:
+      break;
+  }
+  FailWithoutGradient(node);
+}
+
+std::vector<Output> AllGatherGradient(const GradientContext& context) {
+  const Output row = AddReduceScatter(context.output_gradient(), ReduceOp::kSum,
+                                      PlaceOf(context.node), context.node.site);
+  return {graph::ReshapeTo(row, context.input(0).shape())};
+}
+
+std::vector<Output> ReduceScatterGradient(const GradientContext& context) {
+  const ReduceOp op = ReduceOpOf(context.node);
+  const ReplicaPlace place = PlaceOf(context.node);
+  if (op != ReduceOp::kSum && op != ReduceOp::kMean) {
+    FailWithoutGradient(context.node);
+  }
+  const Output all = graph::ReshapeTo(
+      AddAllGather(context.output_gradient(), place, context.node.site),
+      context.input(0).shape());
+  return {op == ReduceOp::kMean ? graph::Mul(all, 1.0 / place.count) : all};
+}
+
+std::vector<Output> BroadcastGradient(const GradientContext& context) {
+  const ReplicaPlace place = PlaceOf(context.node);
+  const Output sum = AddAllReduce(context.output_gradient(), ReduceOp::kSum,
+                                  place, context.node.site);
+  const bool is_source = context.node.attributes.Int("source") == place.id;
+  return {graph::Mul(sum, is_source ? 1.0 : 0.0)};
+}
+
+// Each is a call of its own, even if two look equal.
+constexpr OpDef kAllReduce{.name = "AllReduce",
+                           .infer = &InferSame,
+                           .gradient = &AllReduceGradient,
+                           .is_pure = false};
+constexpr OpDef kAllGather{.name = "AllGather",
+                           .infer = &InferGathered,
+                           .gradient = &AllGatherGradient,
+                           .is_pure = false};
+constexpr OpDef kReduceScatter{.name = "ReduceScatter",
+                               .infer = &InferScattered,
+                               .gradient = &ReduceScatterGradient,
+                               .is_pure = false};
+constexpr OpDef kBroadcast{.name = "Broadcast",
+                           .infer = &InferSame,
+                           .gradient = &BroadcastGradient,
+                           .is_pure = false};
+
+Output Add(const OpDef& op, Output x, ReplicaPlace place,
+           graph::Attributes attributes, CallSite site) {
+  // on the device of its input
+  const Graph::DeviceScope device(*x.graph, x.producer().device);
+  attributes.Set("replica_id", int64_t{place.id});
+  attributes.Set("num_replicas", int64_t{place.count});
+  return x.graph->Add(
+      {.op = &op, .inputs = {x}, .attributes = std::move(attributes)}, site);
+}
+
+}  // namespace
+
+Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
+                    Wire wire) {
+  graph::Attributes attributes = {{"op", static_cast<int64_t>(op)}};
+  if (x.dtype() == DType::kF32) {
+    if (wire.dtype != DType::kF32) {
+      attributes.Set("wire", std::string(DTypeName(wire.dtype)));
+    }
+    if (wire.top_k > 0.0) attributes.Set("top_k", wire.top_k);
+  }
+  return Add(kAllReduce, x, place, std::move(attributes), site);
+}
+
+Output AddAllGather(Output x, ReplicaPlace place, CallSite site) {
+  return Add(kAllGather, x, place, {}, site);
+}
+
+Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
+                        CallSite site) {
+  return Add(kReduceScatter, x, place, {{"op", static_cast<int64_t>(op)}},
+             site);
+}
+
+Output AddBroadcast(Output x, int source, ReplicaPlace place, CallSite site) {
+  return Add(kBroadcast, x, place, {{"source", int64_t{source}}}, site);
+}
+
+Primitive PrimitiveOf(const Node& node) {
+  if (node.op == &kAllReduce) return Primitive::kAllReduce;
+  if (node.op == &kAllGather) return Primitive::kAllGather;
+  if (node.op == &kReduceScatter) return Primitive::kReduceScatter;
+  if (node.op == &kBroadcast) return Primitive::kBroadcast;
+  return Primitive::kNone;
+}
+
+ReplicaPlace PlaceOf(const Node& node) {
+  return {.id = static_cast<int>(node.attributes.Int("replica_id")),
+          .count = static_cast<int>(node.attributes.Int("num_replicas"))};
+}
+
+Wire WireOf(const Graph& graph, const Node& node) {
+  Wire wire{.dtype = graph.type(node.inputs[0]).dtype};
+  if (node.attributes.Has("wire")) {
+    wire.dtype = *ParseDType(node.attributes.Text("wire"));
+  }
+  if (node.attributes.Has("top_k")) {
+    wire.top_k = node.attributes.Float("top_k");
+  }
+  return wire;
+}
+
+ReduceOp ReduceOpOf(const Node& node) {
+  return static_cast<ReduceOp>(node.attributes.Int("op"));
+}
+
+std::string Describe(const Graph& graph, const Node& node) {
+  std::string text(node.op->name);
+  if (node.attributes.Has("op")) {
+    text += fmt::format(" {}", ToString(ReduceOpOf(node)));
+  }
+  if (node.attributes.Has("source")) {
+    text += fmt::format(" from replica {}", node.attributes.Int("source"));
+  }
+  text += fmt::format(" of {}", graph.type(node.inputs[0]).ToString());
+  if (node.attributes.Has("wire")) {
+    text += fmt::format(" as {}", node.attributes.Text("wire"));
+  }
+  if (node.attributes.Has("top_k")) {
+    text += fmt::format(" of the largest {}", node.attributes.Float("top_k"));
+  }
+  return text;
+}
+
+}  // namespace replicant::replicator

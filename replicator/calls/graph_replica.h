@@ -1,0 +1,36 @@
+#pragma once
+
+#include "replicator/calls/collective_ops.h"
+#include "replicator/replica_context.h"
+
+namespace replicant::replicator {
+
+// One of several replicas while a step is built: primitives are placeholders
+// (replicator/calls/collective_ops.h).
+class GraphReplica : public ReplicaContext {
+ public:
+  GraphReplica(Graph& graph, ReplicaPlace place, int num_logical_devices = 1)
+      : ReplicaContext(graph, place.id, place.count, num_logical_devices),
+        place_(place) {}
+
+ protected:
+  const ReplicaPlace& place() const { return place_; }
+
+ private:
+  Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
+    return AddAllReduce(x, op, place_, site);
+  }
+  Output DoAllGather(Output x, CallSite site) override {
+    return AddAllGather(x, place_, site);
+  }
+  Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
+    return AddReduceScatter(x, op, place_, site);
+  }
+  Output DoBroadcast(Output x, int source, CallSite site) override {
+    return AddBroadcast(x, source, place_, site);
+  }
+
+  const ReplicaPlace place_;
+};
+
+}  // namespace replicant::replicator

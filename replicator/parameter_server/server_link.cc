@@ -1,0 +1,162 @@
+#include "replicator/parameter_server/server_link.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace replicant::replicator {
+namespace {
+
+using namespace std::chrono_literals;
+using Status = ServerReply::Status;
+
+// Time during which the worker tries to tell the servers of the end.
+constexpr auto kLeaveTime = 2s;
+// A request without an answer is repeated after this time.
+constexpr auto kAttempt = 5s;
+// Interval of a wait for one server at which the others are checked.
+constexpr auto kLongWait = 1s;
+
+}  // namespace
+
+ServerLink::ServerLink(rpc::ZmqContext& context, Options options,
+                       const rpc::GroupKey& key)
+    : options_(std::move(options)),
+      run_(rpc::RandomId()),
+      client_(context, ParameterServerProtocol(),
+              {.socket = {.curve = key.client_role()},
+               .name = fmt::format("worker-{}", options_.worker)}) {
+  client_.Connect(options_.endpoint);
+}
+
+std::string ServerLink::Name() const {
+  return fmt::format("parameter server {} at {}", options_.server,
+                     options_.endpoint);
+}
+
+void ServerLink::Start(ServerMessage kind, uint64_t sequence, uint32_t step,
+                       const std::vector<TensorView>& tensors,
+                       std::string what) {
+  kind_ = kind;
+  what_ = std::move(what);
+  payload_ = rpc::MakeMessage(ServerRequest{.worker = options_.worker,
+                                            .run = run_,
+                                            .sequence = sequence,
+                                            .step = step}
+                                  .Encode());
+  AddTensors(tensors, &payload_);
+  Send();
+}
+
+ServerLink::Answer ServerLink::Finish() {
+  Answer answer = Await();
+  if (answer.status == Status::kJoinFirst) {
+    JoinAgain();
+    Send();
+    answer = Await();
+  }
+  return answer;
+}
+
+void ServerLink::End() {
+  payload_ = rpc::MakeMessage(
+      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  kind_ = ServerMessage::kEnd;
+  const rpc::CallReply reply =
+      client_.Call(static_cast<uint16_t>(kind_), rpc::Share(payload_),
+                   {.timeout = kLeaveTime, .is_idempotent = true});
+  if (reply.result != rpc::CallResult::kOk) {
+    spdlog::warn("{} was not told of the end", Name());
+  }
+}
+
+int64_t ServerLink::Join() {
+  rpc::Message payload = rpc::MakeMessage(
+      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  payload.push_back(rpc::Frame::Copy(options_.description));
+  const int64_t version =
+      AskBetween(ServerMessage::kJoin, std::move(payload), "join").version;
+  joined_session_ = client_.session_id();
+  return version;
+}
+
+void ServerLink::CheckServer() {
+  client_.Process(Clock::Duration(0));
+  const uint64_t session = client_.session_id();
+  if (joined_session_ != 0 && session != 0 && session != joined_session_) {
+    JoinAgain();
+  }
+}
+
+// A server that was restarted without a checkpoint is of version 0 and makes
+// all workers wait until it has variables again: those of the first worker.
+void ServerLink::JoinAgain() {
+  if (Join() > 0 || !values_to_assign) return;
+  spdlog::warn("{} has lost its variables and gets those of worker {}", Name(),
+               options_.worker);
+  rpc::Message payload = rpc::MakeMessage(
+      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  AddTensors(values_to_assign(), &payload);
+  AskBetween(ServerMessage::kAssign, std::move(payload), "take variables");
+}
+
+ServerLink::Answer ServerLink::AskBetween(ServerMessage kind,
+                                          rpc::Message payload,
+                                          const std::string& what) {
+  std::swap(payload, payload_);
+  const ServerMessage other_kind = std::exchange(kind_, kind);
+  const std::string other_what = std::exchange(what_, what);
+  const auto other_request = request_;
+  Send();
+  Answer answer = Await();
+  std::swap(payload, payload_);
+  kind_ = other_kind;
+  what_ = other_what;
+  request_ = other_request;
+  return answer;
+}
+
+void ServerLink::Send() {
+  request_ = client_.Start(static_cast<uint16_t>(kind_), rpc::Share(payload_),
+                           {.timeout = options_.timeout,
+                            .is_idempotent = true,
+                            .has_crc = true,
+                            .attempt_timeout = kAttempt});
+  REPLICANT_CHECK(request_.has_value(), "too many requests");
+}
+
+ServerLink::Answer ServerLink::Await() {
+  // another server may be the one that all wait for
+  for (auto next = Clock::Real().Now() + kLongWait;
+       on_long_wait && !client_.IsDone(*request_);) {
+    client_.Process(std::max(next - Clock::Real().Now(), Clock::Duration(0)));
+    if (Clock::Real().Now() < next) continue;
+    on_long_wait();
+    next = Clock::Real().Now() + kLongWait;
+  }
+  rpc::CallReply reply = client_.Wait(*request_);
+  switch (reply.result) {
+    case rpc::CallResult::kOk:
+      break;
+    case rpc::CallResult::kError:
+      throw CommError(
+          fmt::format("{} refuses to {}: {}", Name(), what_, reply.error_text));
+    default:
+      throw CommError(fmt::format(
+          "worker {}: {} has not answered for {:.0f} s, asked to {}; hint: "
+          "`learner --role server --index {}` serves there",
+          options_.worker, Name(), ToSeconds(options_.timeout), what_,
+          options_.server));
+  }
+  const ServerReply header = ServerReply::Decode(reply.payload);
+  reply.payload.erase(reply.payload.begin());
+  return {header.status, header.version, std::move(reply.payload)};
+}
+
+}  // namespace replicant::replicator

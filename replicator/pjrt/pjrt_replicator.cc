@@ -1,0 +1,202 @@
+#include "replicator/pjrt/pjrt_replicator.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "engine/pjrt/client.h"
+#include "replicator/pjrt/device_step.h"
+#include "replicator/pjrt/device_variables.h"
+#include "replicator/strategies/part_sequence.h"
+#include "replicator/strategies/processes.h"
+#include "replicator/strategies/shared_input.h"
+#include "replicator/strategies/stablehlo_step.h"
+#include "replicator/strategies/step_interface.h"
+
+namespace replicant::replicator {
+namespace {
+
+std::vector<pjrt::ClientOption> ParseOptions(
+    const std::vector<std::string>& texts) {
+  std::vector<pjrt::ClientOption> options;
+  options.reserve(texts.size());
+  for (const std::string& text : texts) {
+    options.push_back(pjrt::ParseClientOption(text));
+  }
+  return options;
+}
+
+class PjrtStep : public Step {
+ public:
+  struct Part {
+    DeviceStep last;
+    // for all batches of an update but the last; none for a part that runs on
+    // each batch alone
+    std::optional<DeviceStep> earlier;
+    // of the last run
+    DeviceStep* newest = nullptr;
+  };
+
+  PjrtStep(SharedInput* input, int batches_per_update, std::vector<Part> parts)
+      : input_(*input),
+        parts_(std::move(parts)),
+        sequence_(input, parts_.size(), batches_per_update) {
+    for (Part& part : parts_) {
+      part.newest = &part.last;
+      names_.AddPart(part.last.value_names());
+    }
+  }
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = input_.Fetch(deadline);
+    if (result != NextResult::kOk) return result;
+    // a part ends with an exception or goes on
+    static_cast<void>(sequence_.Advance([this](size_t index, int64_t batch) {
+      Part& part = parts_[index];
+      part.newest = sequence_.IsLast(batch) || !part.earlier ? &part.last
+                                                             : &*part.earlier;
+      part.newest->Run(input_, batch);
+      return true;
+    }));
+    return result;
+  }
+
+  TensorView value(std::string_view name) const override {
+    const ValueNames::Place place = names_.Find(name);
+    return parts_[place.part].newest->value(place.index);
+  }
+  const runtime::PlanReport& report() const override {
+    return parts_[0].last.report();
+  }
+
+ private:
+  SharedInput& input_;
+  std::vector<Part> parts_;
+  PartSequence sequence_;
+  ValueNames names_;
+};
+
+class PjrtReplicator : public Replicator {
+ public:
+  PjrtReplicator(const ReplicationConfig& config, uint64_t seed,
+                 const kernels::BackendFactory& make_backend)
+      : seed_(seed),
+        config_(config),
+        host_(make_backend("cpu", {.num_threads = config.threads})),
+        client_(pjrt::Plugin::Load(config.pjrt.plugin),
+                ParseOptions(config.pjrt.options)),
+        variables_(client_, config.replicas, *host_, seed) {
+    const pjrt::Plugin& plugin = client_.plugin();
+    if (config.replicas > client_.num_devices()) {
+      throw ConfigError(fmt::format(
+          "replication.replicas: {} replicas want as many devices, but "
+          "platform {} has {} ({})",
+          config.replicas, client_.platform(), client_.num_devices(),
+          client_.device_kind(0)));
+    }
+    spdlog::info("{}: version {} of PJRT, platform {} ({}), {} of {} devices",
+                 plugin.file(), plugin.version(), client_.platform(),
+                 client_.device_kind(0), config.replicas,
+                 client_.num_devices());
+  }
+
+  int num_replicas() const override { return config_.replicas; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
+  int process_id() const override { return 0; }
+
+  runtime::VariableStore& variables() override { return variables_.Fetch(); }
+  void Stop() override {}
+
+ private:
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SharedInput>(
+        this, &processes_,
+        LocalReplicas{.count = config_.replicas, .total = config_.replicas},
+        input_fn, mode);
+  }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override;
+
+  DeviceStep Compile(const SharedInput& input, StableHloStep step);
+
+  const uint64_t seed_;
+  const ReplicationConfig config_;
+  Processes processes_{nullptr};
+  const std::unique_ptr<kernels::Backend> host_;
+  const pjrt::Client client_;
+  DeviceVariables variables_;
+  int num_accumulating_parts_ = 0;
+};
+
+std::unique_ptr<Step> PjrtReplicator::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options) {
+  auto* own_input = dynamic_cast<SharedInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  if (options.check_finite) {
+    throw InvalidArgument(
+        "backend pjrt: a step on a device cannot look through its tensors "
+        "(check_finite); hint: debug it with backend cpu");
+  }
+  std::vector<PjrtStep::Part> compiled;
+  int batches_per_update = 1;
+  for (const StepFn& step_fn : parts) {
+    StableHloStepOptions step{.seed = seed_,
+                              .num_replicas = config_.replicas,
+                              .wire = GradientWire(config_),
+                              .precision = options.passes.precision,
+                              .name = options.name};
+    std::optional<DeviceStep> earlier;
+    if (config_.accumulation_steps > 1) {
+      step.accumulation = {.steps = config_.accumulation_steps,
+                           .part_number = num_accumulating_parts_,
+                           .role = BatchRole::kEarlier};
+      StableHloStep built =
+          BuildStableHloStep(own_input->specs(), step_fn, step);
+      step.accumulation.role = BatchRole::kLast;
+      if (built.accumulates) {
+        ++num_accumulating_parts_;
+        batches_per_update = config_.accumulation_steps;
+        earlier.emplace(Compile(*own_input, std::move(built)));
+      } else {
+        step.accumulation = {};
+      }
+    }
+    StableHloStep built = BuildStableHloStep(own_input->specs(), step_fn, step);
+    compiled.push_back({.last = Compile(*own_input, std::move(built)),
+                        .earlier = std::move(earlier)});
+  }
+  return std::make_unique<PjrtStep>(own_input, batches_per_update,
+                                    std::move(compiled));
+}
+
+DeviceStep PjrtReplicator::Compile(const SharedInput& input,
+                                   StableHloStep step) {
+  return {{.client = client_,
+           .variables = variables_,
+           .host = *host_,
+           .seed = seed_},
+          std::move(step),
+          input.specs()};
+}
+
+}  // namespace
+
+bool HasPjrt() { return true; }
+
+std::unique_ptr<Replicator> MakePjrtReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend) {
+  return std::make_unique<PjrtReplicator>(config, seed, make_backend);
+}
+
+}  // namespace replicant::replicator

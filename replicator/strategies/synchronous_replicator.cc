@@ -1,0 +1,570 @@
+#include "replicator/strategies/synchronous_replicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/rng.h"
+#include "engine/kernels/backend.h"
+#include "replicator/calls/agreement.h"
+#include "replicator/calls/collective_kernels.h"
+#include "replicator/calls/device_call_kernels.h"
+#include "replicator/calls/transfers.h"
+#include "replicator/strategies/built_replica.h"
+#include "replicator/strategies/compiled_step.h"
+#include "replicator/strategies/device_team.h"
+#include "replicator/strategies/part_sequence.h"
+#include "replicator/strategies/processes.h"
+#include "replicator/strategies/replica_ranks.h"
+#include "replicator/strategies/replica_team.h"
+#include "replicator/strategies/shared_input.h"
+#include "replicator/strategies/shared_updates.h"
+#include "replicator/strategies/step_interface.h"
+#include "replicator/strategies/team_variables.h"
+
+// How a step is made and run.
+//
+// Build: every replica of this process calls the step function on a graph of
+// its own (BuildReplica). The replicas of all processes compare the signatures
+// of these graphs, so that a difference is an error now and no deadlock later.
+// Each graph is then divided among the logical devices of its replica, and
+// every device compiles a plan on its own thread. Replicas of one process share
+// one copy of the variables that they train: each makes a part of the update.
+//
+// Run: every process fetches its part of the batch. Agree() then finds the
+// least result of all processes (end < timeout < batch), so that all run the
+// step or none. If a program has written a variable since the last step, the
+// first replica's values go to all others. The devices run their plans, which
+// meet in collectives and transfers. A device that fails aborts these, so that
+// no other device waits for it.
+namespace replicant::replicator {
+namespace {
+
+// Ordered by severity: the least of all processes' values counts.
+int32_t ToWord(NextResult result) {
+  if (result == NextResult::kEnd) return 0;
+  return result == NextResult::kTimeout ? 1 : 2;
+}
+NextResult FromWord(int32_t word) {
+  if (word == 0) return NextResult::kEnd;
+  return word == 1 ? NextResult::kTimeout : NextResult::kOk;
+}
+
+// What a replica computes with, shared by its logical devices.
+struct TeamReplica {
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<runtime::VariableStore> variables;
+  std::unique_ptr<comm::Communicator> communicator;
+  std::unique_ptr<comm::CollectiveQueue> queue;
+  // for each program
+  std::vector<std::unique_ptr<Channels>> channels;
+
+  void Abort(const std::string& reason) {
+    communicator->Abort(reason);
+    for (const auto& channel : channels) channel->Abort(reason);
+  }
+};
+
+// The replicas of this process and their shared state.
+class TeamReplicator : public SynchronousReplicator {
+ public:
+  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
+                 const kernels::BackendFactory& make_backend, int process,
+                 int group)
+      : TeamReplicator(config, seed, make_backend,
+                       MakeReplicaRanks(config, process), group) {}
+
+  ~TeamReplicator() override {
+    // the others must not wait for one that is being destroyed
+    if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
+  }
+
+  int num_replicas() const override { return local_.total; }
+  int accumulation_steps() const override { return config_.accumulation_steps; }
+  int process_id() const override { return processes_.rank(); }
+  std::unique_ptr<Step> BuildWithHooks(Input& input,
+                                       const std::vector<StepFn>& parts,
+                                       const runtime::CompileOptions& options,
+                                       const PartHooks& hooks) override;
+  runtime::VariableStore& variables() override {
+    return *replicas_[0].variables;
+  }
+  void Stop() override {
+    if (processes_.size() == 1 || is_stopped_) return;
+    // each process has its own result; kEnd wins
+    static_cast<void>(Agree(NextResult::kEnd));
+  }
+
+  // --- for its steps ---
+
+  // Agrees on the least of all processes' results, of which `own` is this
+  // one's. If it is kOk, afterwards all variables equal the first replica's,
+  // except sums of gradients, which differ between replicas.
+  NextResult Agree(NextResult own);
+  // Calls PartHooks::begin in all processes. Returns whether the run goes on.
+  bool BeginPart(const PartHooks& hooks, size_t part);
+  // Runs work(replica, device) for every logical device of this process's
+  // replicas, each on its thread. A failure ends all of them.
+  using DeviceWork = std::function<void(size_t, size_t)>;
+  void RunTeam(const DeviceWork& work);
+  // Runs work(), the plan of one device of a replica.
+  template <typename Plan>
+  void RunPlan(size_t replica, const Plan& plan) {
+    if (device_team_) {
+      device_team_->Run(replica, plan);
+    } else {
+      plan();
+    }
+  }
+  // Notes that only steps have written variables so far.
+  void NoteVersions() { team_variables_.NoteVersions(); }
+
+ private:
+  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
+                 const kernels::BackendFactory& make_backend,
+                 comm::LocalRanks ranks, int group)
+      : graph_seed_(MemberSeed(seed, "group", group)),
+        config_(config),
+        between_(std::move(ranks.processes)),
+        replicas_(MakeReplicas(config, seed, make_backend,
+                               FirstReplicaOnHost(config, between_.get()),
+                               std::move(ranks.ranks))),
+        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
+        processes_(between_.get()),
+        local_{.first = replicas_[0].communicator->rank(),
+               .count = static_cast<int>(replicas_.size()),
+               .total = config.replicas},
+        team_variables_(StoresOf(replicas_), IsHostMemory()) {
+    StartQueues();
+    ConnectDevices();
+  }
+
+  static std::vector<TeamReplica> MakeReplicas(
+      const ReplicationConfig& config, uint64_t seed,
+      const kernels::BackendFactory& make_backend, int first_on_host,
+      std::vector<std::unique_ptr<comm::Communicator>> communicators);
+  static std::vector<runtime::VariableStore*> StoresOf(
+      const std::vector<TeamReplica>& replicas);
+  // Makes the queue of every replica.
+  void StartQueues();
+  // Lets replicas on devices reach each other without the host.
+  void ConnectDevices();
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode mode) override {
+    return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
+                                         mode);
+  }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override {
+    return BuildWithHooks(input, parts, options, {});
+  }
+  std::vector<BuiltReplica> BuildAll(const SharedInput& input,
+                                     const StepFn& step_fn,
+                                     const BuildOptions& options);
+  CompiledStep CompileAll(const std::vector<BuiltReplica>& built,
+                          const SharedInput& input,
+                          const runtime::CompileOptions& options);
+  void AddChannels(const std::vector<BuiltReplica>& built);
+  void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
+  void Abort(const std::string& reason) {
+    for (TeamReplica& replica : replicas_) replica.Abort(reason);
+    if (device_team_) device_team_->Abort(reason);
+    for (const auto& updates : shared_updates_) updates->Abort(reason);
+  }
+  bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
+  // Whether the replicas of this process train one copy of the variables. This
+  // needs memory that every replica's kernels reach. With bf16 or top-k
+  // every replica receives the rounded gradients and makes the update itself.
+  bool SharesUpdates() const {
+    return replicas_.size() > 1 && config_.wire == DType::kF32 &&
+           config_.top_k == 0.0 && IsHostMemory();
+  }
+  const uint64_t graph_seed_;
+  const ReplicationConfig config_;
+  // Null for in_graph.
+  const std::unique_ptr<comm::Communicator> between_;
+  std::vector<TeamReplica> replicas_;
+  // null where the host makes the calls
+  std::unique_ptr<DeviceTeam> device_team_;
+  // for each program
+  std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
+  ReplicaTeam team_;
+  Processes processes_;
+  const LocalReplicas local_;
+  TeamVariables team_variables_;
+  bool is_stopped_ = false;
+  int num_accumulating_parts_ = 0;
+};
+
+class SynchronousStep : public Step {
+ public:
+  struct Part {
+    CompiledStep last;
+    // For all batches of an update but the last; none for a part that runs on
+    // each batch alone.
+    std::optional<CompiledStep> earlier;
+    // of the last run
+    CompiledStep* newest = nullptr;
+  };
+
+  SynchronousStep(TeamReplicator* replicator, SharedInput* input,
+                  ValueNames names, std::vector<Part> parts,
+                  int batches_per_update, PartHooks hooks, bool can_read_ahead)
+      : replicator_(*replicator),
+        input_(*input),
+        names_(std::move(names)),
+        parts_(std::move(parts)),
+        sequence_(input, parts_.size(), batches_per_update),
+        hooks_(std::move(hooks)),
+        reads_ahead_(can_read_ahead && parts_.size() == 1 &&
+                     parts_[0].last.can_read_ahead()),
+        run_([this](size_t replica, size_t device) {
+          try {
+            replicator_.RunPlan(replica, [&] {
+              current_->RunDevice(replica, device, input_, reads_ahead_);
+            });
+          } catch (...) {
+            if (replica == 0 && device == 0) current_->EndAhead();
+            throw;
+          }
+        }) {
+    input_.AddStep();
+    for (Part& part : parts_) part.newest = &part.last;
+  }
+  ~SynchronousStep() override { input_.RemoveStep(); }
+
+  NextResult Run(Clock::TimePoint deadline) override {
+    const NextResult result = replicator_.Agree(input_.Fetch(deadline));
+    if (result != NextResult::kOk) return result;
+    const bool goes_on = sequence_.Advance(
+        [this](size_t part, int64_t batch) { return RunPart(part, batch); });
+    return goes_on ? result : NextResult::kEnd;
+  }
+
+  TensorView value(std::string_view name) const override {
+    const ValueNames::Place place = names_.Find(name);
+    return parts_[place.part].newest->value(place.index);
+  }
+  ReduceTimes reduce_times() const override {
+    ReduceTimes sum;
+    for (const Part& part : parts_) {
+      const ReduceTimes times = part.newest->reduce_times();
+      sum.buckets_s += times.buckets_s;
+      sum.calls_s += times.calls_s;
+    }
+    return sum;
+  }
+  const runtime::PlanReport& report() const override {
+    return parts_[0].last.report();
+  }
+  std::vector<runtime::KernelProfile> profile() const override {
+    return parts_[0].last.profile();
+  }
+
+ private:
+  // Returns whether the run goes on.
+  bool RunPart(size_t index, int64_t batch) {
+    if (batch == 0 && hooks_.begin && !replicator_.BeginPart(hooks_, index)) {
+      return false;
+    }
+    Part& part = parts_[index];
+    const bool is_last = sequence_.IsLast(batch);
+    part.newest = is_last || !part.earlier ? &part.last : &*part.earlier;
+    current_ = part.newest;
+    current_->SetBatchNumber(batch);
+    replicator_.RunTeam(run_);
+    replicator_.NoteVersions();
+    if (is_last && hooks_.end) hooks_.end(index);
+    return true;
+  }
+
+  TeamReplicator& replicator_;
+  SharedInput& input_;
+  const ValueNames names_;
+  std::vector<Part> parts_;
+  PartSequence sequence_;
+  const PartHooks hooks_;
+  const bool reads_ahead_;
+  // of the run under way
+  CompiledStep* current_ = nullptr;
+  const TeamReplicator::DeviceWork run_;
+};
+
+std::vector<TeamReplica> TeamReplicator::MakeReplicas(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend, int first_on_host,
+    std::vector<std::unique_ptr<comm::Communicator>> communicators) {
+  const std::shared_ptr<kernels::PlanCache> tuned_plans =
+      config.MakePlanCache();
+  std::vector<TeamReplica> replicas;
+  for (auto& communicator : communicators) {
+    TeamReplica replica;
+    const auto number = first_on_host + static_cast<int>(replicas.size());
+    replica.backend = make_backend(config.backend,
+                                   config.backend_options(number, tuned_plans));
+    replica.variables =
+        std::make_unique<runtime::VariableStore>(*replica.backend, seed);
+    replica.communicator = std::move(communicator);
+    replicas.push_back(std::move(replica));
+  }
+  return replicas;
+}
+
+std::vector<runtime::VariableStore*> TeamReplicator::StoresOf(
+    const std::vector<TeamReplica>& replicas) {
+  std::vector<runtime::VariableStore*> stores;
+  stores.reserve(replicas.size());
+  for (const TeamReplica& replica : replicas) {
+    stores.push_back(replica.variables.get());
+  }
+  return stores;
+}
+
+void TeamReplicator::StartQueues() {
+  // created on each replica's own thread, whose processors the queue inherits
+  team_.Run([this](int member) {
+    const int num_devices = config_.logical_devices;
+    if (member % num_devices != 0) return;
+    TeamReplica& replica = replicas_[static_cast<size_t>(member / num_devices)];
+    replica.queue =
+        std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
+  });
+}
+
+void TeamReplicator::ConnectDevices() {
+  if (config_.collectives == ReplicationConfig::Collectives::kHost) return;
+  std::vector<DeviceTeam::Member> members;
+  for (const TeamReplica& replica : replicas_) {
+    members.push_back({replica.backend.get(), replica.communicator.get()});
+  }
+  device_team_ =
+      DeviceTeam::Connect(members, processes_, CommunicatorOptionsOf(config_));
+}
+
+std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options, const PartHooks& hooks) {
+  auto* own_input = dynamic_cast<SharedInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  ValueNames names;
+  std::vector<SynchronousStep::Part> compiled;
+  int batches_per_update = 1;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    BuildOptions build{
+        .seed = graph_seed_,
+        .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
+                                     << 20,
+                     // a debug run must not read a bucket that is being reduced
+                     .is_async = !options.check_finite},
+        .wire = GradientWire(config_),
+        .logical_devices = config_.logical_devices,
+        .learning_rate_scale = config_.learning_rate_scale};
+    if (hooks.take_over) {
+      build.take_over = [&hooks, part](Graph& graph, StepOutputs outputs) {
+        return hooks.take_over(part, graph, std::move(outputs));
+      };
+    }
+    std::vector<BuiltReplica> built_earlier;
+    if (config_.accumulation_steps > 1) {
+      build.accumulation = {.steps = config_.accumulation_steps,
+                            .part_number = num_accumulating_parts_,
+                            .role = BatchRole::kEarlier};
+      built_earlier = BuildAll(*own_input, parts[part], build);
+      build.accumulation.role = BatchRole::kLast;
+      if (built_earlier[0].sums.empty()) {
+        built_earlier.clear();
+        build.accumulation = {};
+      }
+    }
+    std::vector<BuiltReplica> built = BuildAll(*own_input, parts[part], build);
+    names.AddPart(built[0].value_names);
+    team_variables_.AddSums(built[0].sums);
+    // before a plan allocates their memory; earlier batches update none of
+    // these
+    if (SharesUpdates()) {
+      team_variables_.Share(*built[0].program.devices[0].graph,
+                            built[0].variables);
+    }
+    std::optional<CompiledStep> earlier;
+    if (!built_earlier.empty()) {
+      ++num_accumulating_parts_;
+      batches_per_update = config_.accumulation_steps;
+      earlier = CompileAll(built_earlier, *own_input, options);
+    }
+    compiled.push_back({.last = CompileAll(built, *own_input, options),
+                        .earlier = std::move(earlier)});
+  }
+  // debug mode reads the inputs of a run while it computes
+  return std::make_unique<SynchronousStep>(
+      this, own_input, std::move(names), std::move(compiled),
+      batches_per_update, hooks, config_.read_ahead && !options.check_finite);
+}
+
+CompiledStep TeamReplicator::CompileAll(
+    const std::vector<BuiltReplica>& built, const SharedInput& input,
+    const runtime::CompileOptions& options) {
+  AddChannels(built);
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  shared_updates_.push_back(std::make_unique<SharedUpdates>(
+      replicas_.size(), num_devices,
+      comm::CommunicatorOptions{.timeout =
+                                    CommunicatorOptionsOf(config_).timeout}));
+  SharedUpdates& updates = *shared_updates_.back();
+  std::vector<std::unique_ptr<kernels::ReplicaGroup>> groups(num_devices);
+  for (auto& group : groups) {
+    if (SharesUpdates()) group = replicas_[0].backend->CreateReplicaGroup();
+  }
+  DevicePlans plans(replicas_.size());
+  for (auto& devices : plans) devices.resize(num_devices);
+  // the devices of a replica share its variables, so they load one after the
+  // other
+  for (size_t current = 0; current < num_devices; ++current) {
+    RunTeam([&](size_t i, size_t device) {
+      if (device != current) return;
+      TeamReplica& replica = replicas_[i];
+      const graph::Program& program = built[i].program.devices[device];
+      CollectiveKernels kernels(replica.queue.get(), IsHostMemory());
+      std::optional<DeviceCallKernels> on_device;
+      if (device_team_) {
+        on_device.emplace(&device_team_->of(i), replica.backend.get());
+      }
+      Channels& channels = *replica.channels.back();
+      runtime::CompileOptions with_calls = options;
+      with_calls.replica_group = groups[device].get();
+      with_calls.make_kernel = [&](const Graph& graph,
+                                   const graph::Node& node) {
+        std::unique_ptr<kernels::Kernel> kernel;
+        if (on_device) kernel = on_device->Make(graph, node);
+        if (!kernel) kernel = kernels.Make(graph, node);
+        if (!kernel) {
+          kernel = channels.MakeKernel(graph, node, IsHostMemory());
+        }
+        if (!kernel) {
+          kernel = updates.MakeKernel(i, device, *replica.backend, graph, node,
+                                      kernels.waits());
+        }
+        return kernel;
+      };
+      DevicePlan& plan = plans[i][device];
+      plan.executor = std::make_unique<runtime::Executor>(
+          *program.graph,
+          runtime::PlanSpec{.outputs = program.outputs,
+                            .updates = program.updates},
+          *replica.variables, with_calls);
+      plan.waits = kernels.waits();
+    });
+  }
+  updates.Connect();
+  return {std::move(plans), built[0].program.outputs, input.specs()};
+}
+
+void TeamReplicator::AddChannels(const std::vector<BuiltReplica>& built) {
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    replicas_[i].channels.push_back(std::make_unique<Channels>(
+        built[i].program.num_channels, CommunicatorOptionsOf(config_).timeout));
+  }
+}
+
+std::vector<BuiltReplica> TeamReplicator::BuildAll(
+    const SharedInput& input, const StepFn& step_fn,
+    const BuildOptions& options) {
+  std::vector<BuiltReplica> built;
+  std::exception_ptr error;
+  std::string problem;
+  try {
+    for (int i = 0; i < local_.count; ++i) {
+      BuildOptions own = options;
+      if (SharesUpdates()) own.sharing = {.id = i, .count = local_.count};
+      built.push_back(
+          BuildReplica({.id = local_.first + i, .count = local_.total},
+                       input.specs(), step_fn, own));
+    }
+  } catch (const std::exception& e) {
+    error = std::current_exception();
+    problem =
+        fmt::format("replica {} cannot be built: {}",
+                    local_.first + static_cast<int>(built.size()), e.what());
+  }
+  // the others wait for this process's result, good or bad
+  const std::vector<std::string> problems = processes_.Gather(problem);
+  if (error) std::rethrow_exception(error);
+  for (const std::string& other : problems) {
+    if (!other.empty()) throw CommError(other);
+  }
+  CheckAgreementOfAll(built);
+  return built;
+}
+
+void TeamReplicator::CheckAgreementOfAll(
+    const std::vector<BuiltReplica>& built) {
+  std::vector<Signature> signatures;
+  signatures.reserve(built.size());
+  for (const BuiltReplica& replica : built) {
+    signatures.push_back(replica.signature);
+  }
+  if (processes_.size() > 1) {
+    std::vector<Signature> all;
+    for (const std::string& text : processes_.Gather(Encode(signatures))) {
+      std::ranges::move(Decode(text), std::back_inserter(all));
+    }
+    signatures = std::move(all);
+  }
+  CheckAgreement(signatures);
+}
+
+NextResult TeamReplicator::Agree(NextResult own) {
+  if (is_stopped_) return NextResult::kEnd;
+  int32_t words[2] = {ToWord(own), team_variables_.HaveChanged() ? 0 : 1};
+  processes_.Min(words);
+  const NextResult result = FromWord(words[0]);
+  is_stopped_ = processes_.size() > 1 && result == NextResult::kEnd;
+  if (result == NextResult::kOk && words[1] == 0)
+    team_variables_.Spread(processes_);
+  return result;
+}
+
+bool TeamReplicator::BeginPart(const PartHooks& hooks, size_t part) {
+  int32_t words[2] = {hooks.begin(part) ? 1 : 0, 1};
+  if (team_variables_.HaveChanged()) words[1] = 0;
+  processes_.Min(words);
+  is_stopped_ = words[0] == 0;
+  if (!is_stopped_ && words[1] == 0) team_variables_.Spread(processes_);
+  return !is_stopped_;
+}
+
+void TeamReplicator::RunTeam(const DeviceWork& work) {
+  const auto num_devices = static_cast<size_t>(config_.logical_devices);
+  team_.Run(
+      [&](int member) {
+        const auto i = static_cast<size_t>(member);
+        work(i / num_devices, i % num_devices);
+      },
+      [&](int member, const std::exception& e) {
+        const size_t i = static_cast<size_t>(member) / num_devices;
+        Abort(fmt::format("replica {}: {}", local_.first + static_cast<int>(i),
+                          e.what()));
+        // memory must outlive the call under way
+        replicas_[i].queue->Drain();
+      });
+}
+
+}  // namespace
+
+std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend, int process, int group) {
+  return std::make_unique<TeamReplicator>(config, seed, make_backend, process,
+                                          group);
+}
+
+}  // namespace replicant::replicator

@@ -1,0 +1,181 @@
+#include "base/config/document.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config/load.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "tests/base/config/sample_config.h"
+
+namespace replicant::config {
+namespace {
+
+using testing::SampleConfig;
+using Files = std::map<std::string, std::string>;
+
+Document FromFiles(const Files& files,
+                   const std::vector<std::string>& overrides = {}) {
+  return Document::FromFile(
+      "run.yaml", overrides, [&files](const std::filesystem::path& path) {
+        const auto file = files.find(path.string());
+        if (file == files.end()) {
+          throw IoError("open: " + path.string() + ": no such file");
+        }
+        return file->second;
+      });
+}
+
+SampleConfig Read(const Files& files,
+                  const std::vector<std::string>& overrides = {}) {
+  return Load<SampleConfig>(FromFiles(files, overrides)).config;
+}
+
+std::string ProblemsOf(const Files& files,
+                       const std::vector<std::string>& overrides = {}) {
+  try {
+    Read(files, overrides);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DocumentTest, MergesMapsAndReplacesScalarsAndLists) {
+  const SampleConfig c = Read({
+      {"run.yaml",
+       "base: a/base.yaml\nrate: {error_buffer: 50}\nsizes: [1]\nsmall: 2\n"},
+      {"a/base.yaml",
+       "rate: {samples_per_insert: 4, error_buffer: 60}\n"
+       "sizes: [7, 8]\nsmall: 1\nflag: false\n"},
+  });
+  EXPECT_EQ(c.rate.samples_per_insert, 4.0);
+  EXPECT_EQ(c.rate.error_buffer, 50.0);
+  EXPECT_EQ(c.sizes, std::vector<int>{1});
+  EXPECT_EQ(c.small, 2);
+  EXPECT_FALSE(c.flag);
+}
+
+// A base is found beside the file that names it; of several the last one wins.
+TEST(DocumentTest, FindsBasesBesideTheFileThatNamesThem) {
+  const SampleConfig c = Read({
+      {"run.yaml", "base: [a/one.yaml, two.yaml]\n"},
+      {"a/one.yaml", "base: ../common/c.yaml\nsmall: 1\n"},
+      {"common/c.yaml", "ratio: 0.25\nsmall: 5\n"},
+      {"two.yaml", "base: common/c.yaml\nname: two\n"},
+  });
+  EXPECT_EQ(c.ratio, 0.25);
+  EXPECT_EQ(c.small, 5);
+  EXPECT_EQ(c.name, "two");
+}
+
+TEST(DocumentTest, PointsIntoTheFileInWhichTheValueStands) {
+  EXPECT_EQ(ProblemsOf({{"run.yaml", "base: b.yaml\nsmal: 1\n"},
+                        {"b.yaml", "\nratio: 2\nrate:\n  error_buffer: 1\n"}}),
+            "run.yaml:2:1: smal: unknown key; did you mean 'small'?\n"
+            "b.yaml:2:8: ratio: 2 is outside [0, 1] (a share)\n"
+            "b.yaml:4:17: rate.error_buffer: must be >= samples_per_insert");
+}
+
+TEST(DocumentTest, ShowsACycleOfBases) {
+  EXPECT_EQ(ProblemsOf({{"run.yaml", "base: a.yaml\n"},
+                        {"a.yaml", "\nbase: ./x/../run.yaml\n"}}),
+            "a.yaml:2:7: base: a file cannot be its own base: run.yaml -> "
+            "a.yaml -> run.yaml");
+}
+
+// Each file names the next one twice: 2^40 inclusions without a bound.
+TEST(DocumentTest, BoundsTheNumberOfFiles) {
+  Files files;
+  for (int i = 0; i < 40; ++i) {
+    files[i == 0 ? "run.yaml" : fmt::format("{}.yaml", i)] =
+        fmt::format("base: [{0}.yaml, {0}.yaml]\n", i + 1);
+  }
+  EXPECT_NE(ProblemsOf(files).find("base: more than 32 files"),
+            std::string::npos);
+}
+
+TEST(DocumentTest, ReportsFilesThatCannotBeRead) {
+  EXPECT_EQ(ProblemsOf({{"run.yaml", "base: [no.yaml, {a: 1}, bad.yaml]\n"},
+                        {"bad.yaml", "a: b: c\n"}}),
+            "run.yaml:1:8: base: open: no.yaml: no such file\n"
+            "run.yaml:1:17: base: is a map; want the name of a file, or a "
+            "list of names\n"
+            "bad.yaml:1:5: YAML: illegal map value");
+  EXPECT_EQ(ProblemsOf({}), "run.yaml:1:1: open: run.yaml: no such file");
+  EXPECT_EQ(ProblemsOf({{"run.yaml", "- a\n"}}),
+            "run.yaml:1:1: the file is a list; want a map of keys and values");
+}
+
+TEST(DocumentTest, ReadsFilesFromTheDisk) {
+  const TemporaryFolder folder("config");
+  MakeFolders(folder.path() / "sub");
+  AtomicWriteFile(folder.path() / "sub/run.yaml", "base: ../base.yaml\n");
+  AtomicWriteFile(folder.path() / "base.yaml", "small: 42\n");
+  const auto loaded = Load<SampleConfig>(
+      Document::FromFile(folder.path() / "sub/run.yaml", {"name=x"}));
+  EXPECT_EQ(loaded.config.small, 42);
+  EXPECT_EQ(loaded.config.name, "x");
+}
+
+TEST(DocumentTest, ATextHasNoBase) {
+  try {
+    Document::FromText("t.yaml", "base: b.yaml");
+    FAIL() << "no ConfigError";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "t.yaml:1:7: base: open: b.yaml: a configuration given as "
+                 "text has no base files");
+  }
+}
+
+TEST(DocumentTest, AppliesOverridesInOrder) {
+  const SampleConfig c = Read(
+      {{"run.yaml", "small: 1\nhosts: [{port: 1}, {port: 2}]\n"}},
+      {"small=2", "small=3", "rate.error_buffer=1e3", "sizes=[5, 6]",
+       "hosts.1.port=9", "named_hosts.a={port: 7}", "named_hosts.a.address=h",
+       "name=a=b", "names.0=", "names=[x]", "names.0=y", "maybe_small="});
+  EXPECT_EQ(c.small, 3);
+  EXPECT_EQ(c.rate.error_buffer, 1000.0);
+  EXPECT_EQ(c.sizes, (std::vector<int>{5, 6}));
+  EXPECT_EQ(c.hosts[0].port, 1);
+  EXPECT_EQ(c.hosts[1].port, 9);
+  EXPECT_EQ(c.named_hosts.at("a").port, 7);
+  EXPECT_EQ(c.named_hosts.at("a").address, "h");
+  EXPECT_EQ(c.name, "a=b");
+  EXPECT_EQ(c.names, std::vector<std::string>{"y"});
+  EXPECT_EQ(c.maybe_small, std::nullopt);
+}
+
+TEST(DocumentTest, NamesTheOverrideThatIsWrong) {
+  EXPECT_EQ(
+      ProblemsOf({{"run.yaml", "hosts: [{port: 1}]\nsmall: 5\n"}},
+                 {"smal=1", "hosts.1.port=2", "ratio=[1", "small", "a..b=1",
+                  "base=x.yaml", "rate.error_buffer=1", "small.x=1",
+                  "sizes.0=1", "name=a\n- b"}),
+      "--set smal=1: smal: unknown key; did you mean 'small'?\n"
+      "--set hosts.1.port=2: hosts.1: the list there has 1 elements, counted "
+      "from 0\n"
+      "--set ratio=[1: a key must be text, not a list or a map; hint: is a ']' "
+      "or '}' "
+      "missing?\n"
+      "--set small: want KEY=VALUE, as in replay.shards=2\n"
+      "--set a..b=1: want KEY=VALUE, as in replay.shards=2\n"
+      "--set base=x.yaml: base: is only allowed in a file\n"
+      "--set rate.error_buffer=1: rate.error_buffer: must be >= "
+      "samples_per_insert\n"
+      "--set small.x=1: small: is a map; want a whole number in [-5, 1000000] "
+      "(a count)\n"
+      "--set sizes.0=1: sizes: is a map; want a list (sizes of layers); hint: "
+      "--set reaches only elements of a list that is in a file\n"
+      "--set name=a\\x0a- b: name: more than one value");
+}
+
+}  // namespace
+}  // namespace replicant::config

@@ -1,0 +1,54 @@
+#include "base/priority.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/thread.h"
+
+namespace replicant {
+namespace {
+
+int Niceness() { return ::getpriority(PRIO_PROCESS, 0); }
+
+// On a thread of its own: there is no way back.
+template <typename Work>
+void OnThread(const Work& work) {
+  Thread("nice", [&](const Thread::StopToken&) { work(); }).Join();
+}
+
+TEST(PriorityTest, LevelsAddUpToTheNicest) {
+  OnThread([] {
+    const int before = Niceness();
+    LowerPriority(0);
+    EXPECT_EQ(Niceness(), before);
+    LowerPriority(2);
+    EXPECT_EQ(Niceness(), std::min(19, before + 2));
+    LowerPriority(1000);
+    EXPECT_EQ(Niceness(), 19);
+  });
+}
+
+TEST(PriorityTest, IsTheThreadsOwnAndItsChildrens) {
+  const int before = Niceness();
+  OnThread([] {
+    LowerPriority(3);
+    const int mine = Niceness();
+    OnThread([&] { EXPECT_EQ(Niceness(), mine); });
+  });
+  EXPECT_EQ(Niceness(), before);
+}
+
+TEST(PriorityTest, RefusesToPushForward) {
+  try {
+    LowerPriority(-1);
+    FAIL() << "no InvalidArgument";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(), "LowerPriority: want levels >= 0, got -1");
+  }
+}
+
+}  // namespace
+}  // namespace replicant

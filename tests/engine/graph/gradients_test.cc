@@ -1,0 +1,104 @@
+#include "engine/graph/gradients.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::graph {
+namespace {
+
+using testing::GraphRunner;
+using testing::MessageOf;
+using testing::Values;
+using V = std::vector<double>;
+
+constexpr CallSite kSite{"model.cc", 12};
+constexpr CallSite kOther{"layer.cc", 5};
+
+TEST(GradientsTest, AddUpOverAllUses) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF64, Shape({2}), {2, 3}));
+  // x^2 + 5 x + x * x^2
+  const Output square = Square(x);
+  const Output y = Add(Add(square, Mul(x, 5.0)), Mul(x, square));
+  const Output dx = Gradients(ReduceSum(y), {x})[0];
+  EXPECT_EQ(runner.Eval(dx), (V{2 * 2 + 5 + 3 * 4, 2 * 3 + 5 + 3 * 9}));
+}
+
+TEST(GradientsTest, TakeAnIntermediateOutputAsFree) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF64, Shape({}), {2}));
+  const Output y = Square(x);
+  const Output z = Square(y);
+  const std::vector<Output> gradients = Gradients(z, {y, x});
+  EXPECT_EQ(runner.Eval(gradients[0]), (V{8}));
+  EXPECT_EQ(runner.Eval(gradients[1]), (V{32}));
+}
+
+TEST(GradientsTest, AdjointOpsAreLaidToTheLineOfTheirOp) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({}));
+  const Output y = Tanh(x, kOther);
+  const Output dx = Gradients(y, {x})[0];
+  EXPECT_EQ(dx.producer().site.ToString(), "layer.cc:5");
+  EXPECT_EQ(dx.producer().name, "gradients/Tanh/Mul");
+}
+
+TEST(GradientsTest, CanBeDifferentiatedAgain) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF64, Shape({}), {2}));
+  const Output first = Gradients(Mul(x, Square(x)), {x})[0];
+  const Output second = Gradients(first, {x})[0];
+  EXPECT_EQ(runner.Eval(second), (V{12}));
+}
+
+TEST(GradientsTest, RefuseALossThatIsNoScalar) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2}));
+  EXPECT_EQ(MessageOf([&] { Gradients(x, {x}, kSite); }),
+            "model.cc:12: Gradients: want a floating scalar as loss, got 'x' "
+            "of f32[2]; hint: ReduceMean or ReduceSum it");
+}
+
+TEST(GradientsTest, RefuseAnOpWithoutGradientOnTheWay) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({2}));
+  const Output loss = ReduceSum(Sign(x, kOther));
+  EXPECT_EQ(MessageOf([&] { Gradients(loss, {x}, kSite); }),
+            "model.cc:12: Gradients: Sign 'Sign' (layer.cc:5) has no gradient: "
+            "it is zero wherever it exists; hint: StopGradient in front of it, "
+            "if none should flow");
+}
+
+// What lies behind a StopGradient need not be differentiable.
+TEST(GradientsTest, EndAtStopGradient) {
+  GraphRunner runner;
+  const Output x = runner.Input("x", Values(DType::kF64, Shape({}), {3}));
+  const Output loss = Mul(x, Sign(StopGradient(x)));
+  EXPECT_EQ(runner.Eval(Gradients(Mul(loss, Square(x)), {x})[0]), (V{27}));
+}
+
+TEST(GradientsTest, RefuseWhatTheLossDoesNotDependOn) {
+  Graph g;
+  const Output x = g.Input("x", DType::kF32, Shape({}));
+  const Output y = g.Input("y", DType::kF32, Shape({}));
+  const Output n = g.Input("n", DType::kI64, Shape({}));
+  EXPECT_EQ(MessageOf([&] { Gradients(Square(x), {y}, kSite); }),
+            "model.cc:12: Gradients: no gradient flows from the loss 'Square' "
+            "to 'y'");
+  EXPECT_EQ(
+      MessageOf([&] { Gradients(StopGradient(x), {x}, kSite); }),
+      "model.cc:12: Gradients: no gradient flows from the loss 'StopGradient' "
+      "to 'x'");
+  EXPECT_EQ(MessageOf([&] { Gradients(Square(x), {n}, kSite); }),
+            "model.cc:12: Gradients: want floating outputs to differentiate "
+            "by, got 'n' of i64[]");
+}
+
+}  // namespace
+}  // namespace replicant::graph

@@ -1,0 +1,48 @@
+// Every op case on the CUDA backend without a GPU: its host code on a driver
+// that checks each call, its own kernels compiled for the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/engine/kernels/op_parity.h"
+#include "tests/support/fake_cuda/fake_backend.h"
+
+namespace replicant::kernels {
+namespace {
+
+using ::testing::IsEmpty;
+using testing::OpCase;
+
+class CudaParity : public ::testing::TestWithParam<OpCase> {
+ protected:
+  // What the driver saw must be in order, whatever the test did.
+  void TearDown() override {
+    backend_.reset();
+    EXPECT_THAT(driver_->problems(), IsEmpty());
+    EXPECT_THAT(driver_->live(), IsEmpty());
+  }
+
+  const std::shared_ptr<testing::FakeDriver> driver_ =
+      std::make_shared<testing::FakeDriver>();
+  std::unique_ptr<Backend> backend_ = testing::MakeFakeCudaBackend(driver_);
+};
+
+TEST_P(CudaParity, MatchesTheReference) {
+  testing::ExpectMatchesReference(GetParam(), *backend_);
+}
+
+TEST_P(CudaParity, MatchesTheReferenceInBF16) {
+  testing::ExpectMatchesReferenceInBF16(GetParam(), *backend_);
+}
+
+std::string CaseName(const ::testing::TestParamInfo<OpCase>& parameter) {
+  return parameter.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CudaParity,
+                         ::testing::ValuesIn(testing::AllOpCases()), CaseName);
+
+}  // namespace
+}  // namespace replicant::kernels
