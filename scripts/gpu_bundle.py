@@ -23,7 +23,7 @@ DATA = ("configs", "tests/golden/torch", "bench/workloads", "scripts/gpu_check",
         "scripts/gpu_peers.py", "bench/run/learner_peer.py", "bench/run/peer_timing.py",
         "scripts/torch_d4pg.py", "scripts/torch_environment.py",
         "scripts/torch_resnet50.py", "scripts/torch_sngan.py")
-# of the suite's models: the twelve tasks of docs/benchmarks.md
+# of the suite's models: the twelve tasks of bench/results
 MODELS = ("ball_in_cup.xml", "cartpole.xml", "cheetah.xml", "finger.xml", "hopper.xml",
           "pendulum.xml", "reacher.xml", "walker.xml", "common")
 # the target's own, which the driver's libraries fit

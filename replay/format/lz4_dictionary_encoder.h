@@ -15,7 +15,7 @@ namespace replicant::replay {
 // first looks for a match at that position of the dictionary, which needs no
 // hash and finds the long matches, then in a table of earlier positions. On
 // frames of the Control Suite it takes half the time of LZ4's own encoder and
-// gives smaller blocks (docs/results).
+// gives smaller blocks (bench/results/2026-11/frame_codecs.csv).
 //
 // Thread-safety: one thread at a time.
 // Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
