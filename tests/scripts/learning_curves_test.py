@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts" / "bench"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench/run"))
 import learning_curves  # noqa: E402
 
 PUBLISHED = """# of others

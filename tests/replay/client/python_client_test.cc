@@ -30,7 +30,7 @@ std::vector<std::string> CommandOf(const std::string& endpoint,
                                    const std::string& test_case) {
   return {REPLICANT_PYTHON,
           REPLICANT_SOURCE_DIR "/tests/replay/client/python_client.py",
-          REPLICANT_SOURCE_DIR "/scripts", endpoint, test_case};
+          REPLICANT_SOURCE_DIR "/examples/replay_alone", endpoint, test_case};
 }
 
 void ExpectOk(const std::string& endpoint, const std::string& test_case) {
