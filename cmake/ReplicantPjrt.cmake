@@ -1,6 +1,6 @@
 # Decides whether the client of PJRT plugins is built; sets REPLICANT_HAS_PJRT.
 # Only the header of the C interface is needed, which wheels of XLA ship:
-# xla-cpu-pjrt (scripts/pjrt_requirements.txt) and tensorflow-cpu.
+# xla-cpu-pjrt (scripts/packages/pjrt.txt) and tensorflow-cpu.
 set(REPLICANT_HAS_PJRT OFF)
 if(NOT REPLICANT_PJRT STREQUAL "OFF")
   file(GLOB _pjrt_wheels

@@ -22,7 +22,7 @@ DEVICE = sys.argv[4] if len(sys.argv) > 4 else "cpu"
 torch.set_default_device(DEVICE)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts/goldens"))
 import peer_timing  # noqa: E402
 import torch_d4pg  # noqa: E402
 import torch_resnet50  # noqa: E402

@@ -1,5 +1,5 @@
 // Errors for compute-sanitizer to find, one for each of its tools, so that a
-// tool that is missing or blind cannot pass (scripts/gpu_check).
+// tool that is missing or blind cannot pass (scripts/gpu/check).
 //
 //   planted_errors memcheck|racecheck|initcheck|synccheck
 #include <cstdio>

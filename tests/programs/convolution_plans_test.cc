@@ -130,7 +130,7 @@ TEST(ConvolutionPlansTest, EveryConvolutionHasItsPlanOnAnH100) {
     GTEST_SKIP() << e.what();
   }
   std::vector<std::string> lines = PlanAll(cudnn);
-  // scripts/make_cudnn_goldens
+  // scripts/goldens/make_cudnn
   if (const char* const out = std::getenv("REPLICANT_CUDNN_GOLDEN")) {
     std::ofstream file(out);
     file << version << "\n";
@@ -143,7 +143,7 @@ TEST(ConvolutionPlansTest, EveryConvolutionHasItsPlanOnAnH100) {
   const bool is_same_version = golden[0] == version;
   golden.erase(golden.begin());
   if (is_same_version) {
-    EXPECT_EQ(lines, golden) << "hint: scripts/make_cudnn_goldens";
+    EXPECT_EQ(lines, golden) << "hint: scripts/goldens/make_cudnn";
   } else {
     EXPECT_EQ(ProblemsOf(lines), ProblemsOf(golden));
   }

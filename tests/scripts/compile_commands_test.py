@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/compile_commands.py on a build of three compilations, one of two files and
+"""scripts/checks/compile_commands.py on a build of three compilations, one of two files and
 one with a precompiled header."""
 import json
 import pathlib
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-SCRIPT = pathlib.Path(__file__).parents[2] / "scripts" / "compile_commands.py"
+SCRIPT = pathlib.Path(__file__).parents[2] / "scripts/checks/compile_commands.py"
 
 
 def main():

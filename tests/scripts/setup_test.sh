@@ -12,8 +12,9 @@ failures=0
 # fresh: a new checkout with all Debian packages present
 fresh() {
   rm -rf "${work:?}"/*
-  mkdir -p "$work/checkout/scripts" "$work/bin"
-  cp "$here"/scripts/{setup,debian_packages.txt,requirements.txt} "$work/checkout/scripts/"
+  mkdir -p "$work/checkout/scripts/packages" "$work/bin"
+  cp "$here/scripts/setup" "$work/checkout/scripts/"
+  cp "$here"/scripts/packages/{debian,python}.txt "$work/checkout/scripts/packages/"
   local tool
   for tool in bash cat comm cp cut dirname env flock grep mkdir python3 rm sed \
     sha256sum sort tail touch wc; do
@@ -56,7 +57,7 @@ expect "no network for apt-get" 1 \
 fresh
 rm "$work/bin/dpkg-query"
 expect "not Debian" 1 \
-  "setup: error: no apt-get here; hint: install what scripts/debian_packages.txt names by other means, then set REPLICANT_SKIP_SYSTEM_PACKAGES=1"
+  "setup: error: no apt-get here; hint: install what scripts/packages/debian.txt names by other means, then set REPLICANT_SKIP_SYSTEM_PACKAGES=1"
 
 fresh
 expect "no Python" 1 \

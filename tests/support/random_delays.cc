@@ -1,4 +1,4 @@
-// Preloaded into the programs of the tests (scripts/shake_tests): delays locks
+// Preloaded into the programs of the tests (scripts/checks/shake_tests): delays locks
 // and system calls at random, so that threads and processes meet in orders that
 // an idle machine never shows.
 //

@@ -1,4 +1,4 @@
-// Replicas on the GPUs of this machine, for scripts/gpu_check. The same without
+// Replicas on the GPUs of this machine, for scripts/gpu/check. The same without
 // a GPU: devices_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"sngan", &CheckSngan, 2}),
     &NameOf);
 
-// scripts/check_pjrt runs these: XLA takes a minute to compile them.
+// scripts/checks/pjrt runs these: XLA takes a minute to compile them.
 INSTANTIATE_TEST_SUITE_P(
     DISABLED_Other, PjrtWorkloadsTest,
     ::testing::Values(Case{"state", &CheckD4pgFromState, 2},

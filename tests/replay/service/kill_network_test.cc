@@ -1,6 +1,6 @@
 // Kills the processes of a replay, over tcp: the service while writers and
 // readers run, and then those. REPLICANT_REPLAY_KILLS=100 makes it long;
-// scripts/replay_soak does.
+// scripts/checks/replay_soak does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 // The real shard and the slow obvious one (shard_model.h) agree over random
 // sequences of operations.
 //
-// REPLICANT_REPLAY_OPERATIONS=1000000 makes it long; scripts/replay_soak does.
+// REPLICANT_REPLAY_OPERATIONS=1000000 makes it long; scripts/checks/replay_soak does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
