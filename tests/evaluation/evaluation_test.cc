@@ -139,24 +139,6 @@ EvaluationConfig Read(const std::string& text) {
       .config;
 }
 
-TEST(EvaluationConfigTest, ThePageHoldsTheManual) {
-  struct Section {
-    EvaluationConfig evaluation;
-
-    static Section Read(config::Reader& reader) {
-      Section c;
-      reader.Section("evaluation", &c.evaluation, "trials without noise");
-      return c;
-    }
-  };
-  const std::string page = ReadFile(
-      std::filesystem::path(REPLICANT_SOURCE_DIR) / "docs/evaluation.md");
-  const std::string manual = config::Describe<Section>().markdown();
-  EXPECT_NE(page.find(manual), std::string::npos)
-      << "docs/evaluation.md should hold\n"
-      << manual;
-}
-
 TEST(EvaluationConfigTest, EndsTheRunOnlyIfItIsTold) {
   EXPECT_FALSE(Read("").IsGoodEnough(1e9));
   const EvaluationConfig config = Read("stop_at_return: 800");

@@ -4,7 +4,6 @@
 
 #include "base/config/load.h"
 #include "base/error.h"
-#include "base/fs.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {
@@ -68,18 +67,6 @@ TEST(FleetConfigTest, EachRoleHasItsDefaults) {
   EXPECT_EQ(c.restart.at("worker").budget, 20);
   EXPECT_EQ(c.restart.at("inference").budget, 20);
   EXPECT_EQ(c.restart.at("evaluator").initial_backoff_s, 2.0);
-}
-
-TEST(FleetConfigTest, ThePageHoldsTheManual) {
-  const std::string page =
-      ReadFile(std::filesystem::path(REPLICANT_SOURCE_DIR) / "docs/fleet.md");
-  // the sections of the other roles repeat the one of the actors
-  const std::string all = config::Describe<Sections>().markdown();
-  const std::string manual =
-      all.substr(0, all.find("\n### `fleet.restart.replay`"));
-  EXPECT_NE(page.find(manual), std::string::npos)
-      << "docs/fleet.md should hold\n"
-      << manual;
 }
 
 TEST(FleetConfigTest, SaysWhatIsWrong) {
