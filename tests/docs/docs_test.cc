@@ -72,12 +72,18 @@ Page ReadPage(const std::filesystem::path& path) {
 }
 
 std::vector<Page> AllPages() {
-  std::vector<Page> pages = {ReadPage("README.md")};
+  std::vector<Page> pages;
+  const auto add = [&](const std::filesystem::path& path) {
+    if (path.extension() == ".md") {
+      pages.push_back(ReadPage(std::filesystem::relative(path, kRoot)));
+    }
+  };
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot)) {
+    add(entry.path());
+  }
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(kRoot / "docs")) {
-    if (entry.path().extension() == ".md") {
-      pages.push_back(ReadPage(std::filesystem::relative(entry.path(), kRoot)));
-    }
+    add(entry.path());
   }
   return pages;
 }
