@@ -132,7 +132,7 @@ StableHloModule ToStableHlo(const graph::Program& program,
 std::vector<std::string> StableHloOps();
 
 // Arguments and results as JSON, for runtimes that have only the text:
-// docs/stablehlo.md describes it.
+// docs/export.md describes it.
 std::string DescribeStableHlo(const StableHloModule& module);
 
 }  // namespace replicant::exporting

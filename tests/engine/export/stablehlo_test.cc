@@ -123,7 +123,7 @@ TEST(StableHloTest, TheDescriptionSaysHowToDraw) {
   EXPECT_EQ(description["results"][2]["kind"], "output");
 }
 
-// What docs/stablehlo.md says to hosts that have the description alone.
+// What docs/export.md says to hosts that have the description alone.
 TEST(StableHloTest, TheFormulaOfThePageGivesTheDraws) {
   SmallStep step;
   const StableHloModule module =
