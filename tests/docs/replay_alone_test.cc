@@ -1,4 +1,4 @@
-// A reader who follows docs/replay_alone.md gets what it shows: its service
+// A reader who follows docs/replay.md gets what it shows: its service
 // starts, and both of its clients print its first batches.
 #include <gtest/gtest.h>
 
@@ -53,9 +53,9 @@ std::string OutputOf(const std::vector<std::string>& command) {
 }
 
 TEST(ReplayAloneTest, ItsServiceAndItsClientsGiveItsBatches) {
-  const std::string page = ReadFile(kRoot / "docs" / "replay_alone.md");
+  const std::string page = ReadFile(kRoot / "docs" / "replay.md");
   const auto configs = BlocksOf(page, "yaml");
-  const auto scripts = BlocksOf(page, "python");
+  const auto scripts = BlocksOf(page, "python (a whole script)");
   const auto outputs = BlocksOf(page, "");
   ASSERT_EQ(configs.size(), 1u);
   ASSERT_EQ(scripts.size(), 1u);
@@ -74,7 +74,7 @@ TEST(ReplayAloneTest, ItsServiceAndItsClientsGiveItsBatches) {
 }
 
 TEST(ReplayAloneTest, ItsProgramIsTheExample) {
-  const std::string page = ReadFile(kRoot / "docs" / "replay_alone.md");
+  const std::string page = ReadFile(kRoot / "docs" / "replay.md");
   EXPECT_EQ(
       BlocksOf(page, "cpp"),
       std::vector{ReadFile(kRoot / "examples/replay_alone/first_batch.cc")});

@@ -6,7 +6,7 @@ import re
 import pytest
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
-PAGES = sorted(DOCS.glob("python*.md"))
+PAGES = [DOCS / "python.md", DOCS / "replay.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
