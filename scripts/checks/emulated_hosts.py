@@ -1,5 +1,5 @@
-"""Hosts on one machine for checks: network namespaces on a bridge, each with a
-host name and, if wanted, an sshd of its own. Needs root."""
+"""Hosts on one machine for checks: network namespaces on a bridge, each with its
+own host name and, if wanted, its own sshd. Needs root."""
 import os
 import pathlib
 import shutil
@@ -20,8 +20,8 @@ def skip(why):
 
 
 def enter_namespaces(programs):
-    """Runs this script again in network and mount namespaces of its own, so
-    that nothing of it is seen outside."""
+    """Runs this script again in its own network and mount namespaces,
+    hidden from the rest of the machine."""
     if INSIDE in sys.argv:
         sys.argv.remove(INSIDE)
         return
@@ -123,7 +123,7 @@ class Hosts:
         run("ip", "link", "set", f"link{i}", "up")
 
     def processes(self, name):
-        """Of programs of this name on all hosts, by host: their ids."""
+        """Process ids of the programs of this name, one list per host."""
         found = [[] for _ in self.addresses]
         spaces = {os.readlink(f"/proc/{keeper.pid}/ns/net"): i
                   for i, keeper in enumerate(self.keepers)}

@@ -7,9 +7,9 @@ ops.safetensors: per case "FAMILY/CASE/input0" ... and "output". Differentiable
 cases also have "weight" (of each output element in a loss) and "gradient0" ...
 of sum(weight * output). Images are channels last, as in our graphs.
 
-For each NAME.yaml beside it: NAME.safetensors, an input of workload_probe, and
-NAME.expected.safetensors, its expected output (docs/workload_probe.md). Those of
-image models also hold "evaluation/OUTPUT", the results of the workload's kind
+For each NAME.yaml in that folder: NAME.safetensors, an input of workload_probe, and
+NAME.expected.safetensors, its expected output (docs/workload_probe.md). Image
+models also have "evaluation/OUTPUT", the results of the workload's kind
 "evaluate" for the first batch after the last step.
 
 bf16_losses.safetensors: "NAME/f64/LOSS" and "NAME/autocast/LOSS" of 20 steps
@@ -363,7 +363,7 @@ def model(workload, module, seed):
 
 
 def losses(name, dtype, autocast):
-    """Those of BF16_STEPS steps from NAME.safetensors, by name."""
+    """The losses of BF16_STEPS steps from NAME.safetensors, by name."""
     workload = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     tensors = load_file(FOLDER / f"{name}.safetensors")
     variables = {n.removeprefix("variables/"): t for n, t in tensors.items()
@@ -429,7 +429,7 @@ def main():
     for name, module in {"resnet50": torch_resnet50, "sngan": torch_sngan}.items():
         for path in sorted(FOLDER.glob(f"{name}_*.yaml")):
             workload = yaml.safe_load(path.read_text())
-            # a seed whose network does not blow rounding errors up
+            # a seed whose network does not amplify rounding errors
             tensors, expected = model(workload, module,
                                       MODELS_SEED + workload["seed"])
             save(path.stem, tensors)

@@ -1,6 +1,6 @@
 """The D4PG agent of agents/d4pg in PyTorch, the reference of the goldens and
 of the learner benchmarks. Same parameter names, same formulas;
-the configuration is that of docs/workload_probe.md with every key given.
+the configuration has every key of docs/workload_probe.md.
 """
 
 import math
@@ -27,8 +27,8 @@ def convolutions(encoder):
 
 class Encoder(nn.Module):
     """Pixels [B, H, W, C] u8 to features [B, F]; vectors pass. Returns what the
-    heads read: the features, and the state [B, S] beside pixels unless there
-    is none or a shared embedding has read it."""
+    heads read: the features, and the state [B, S] that comes with pixels,
+    unless there is none or a shared embedding has read it."""
 
     def __init__(self, config, observation, state_size):
         super().__init__()
@@ -51,10 +51,10 @@ class Encoder(nn.Module):
             # channels last in memory: the permutations move nothing
             x = x.permute(0, 3, 1, 2).to(dtype) * (1 / 255) - 0.5
             x = self.convnet(x).permute(0, 2, 3, 1).flatten(1)
-        beside = [] if state is None else [state]
+        states = [] if state is None else [state]
         if self.trunk is None:
-            return [x, *beside]
-        return [self.trunk(torch.cat([x, *beside], 1))]
+            return [x, *states]
+        return [self.trunk(torch.cat([x, *states], 1))]
 
 
 def embedding(in_size, size):
@@ -96,13 +96,13 @@ class Networks(nn.Module):
         if has_encoder:
             self.encoder = encoder
         # of the heads; a shared embedding has read the state
-        beside = 0 if networks["shared_embedding"] else state_size
+        extra_size = 0 if networks["shared_embedding"] else state_size
         self.policy = Network(networks, encoder.feature_size,
-                              networks["policy_hidden_sizes"], beside,
+                              networks["policy_hidden_sizes"], extra_size,
                               workload["action_size"])
         self.critic = Network(networks, encoder.feature_size,
                               networks["critic_hidden_sizes"],
-                              beside + workload["action_size"],
+                              extra_size + workload["action_size"],
                               workload["agent"]["distribution"]["num_atoms"])
 
 
@@ -220,7 +220,7 @@ class Learner:
         return loss
 
     def critic_loss(self, o, a, r, d, o2, w, more):
-        """`more` has the states beside pixels, and the window."""
+        """`more` has the states that come with pixels, and the window."""
         agent, target = self.agent, self.agent.target
         window = {n.removeprefix("window_"): t for n, t in more.items()
                   if n.startswith("window_")}

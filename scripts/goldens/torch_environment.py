@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build/torch_venv"
 TORCH = "torch==2.15.0"
 PACKAGES = [
-    # the newest torchvision is of the release before; its models do not mind
+    # the newest torchvision belongs to the previous release; its models work
     TORCH, "torchvision==0.29.2", "pillow==13.0.0", "numpy==2.4.6", "safetensors==0.8.0", "pyyaml==6.0.3",
     "sympy==1.14.0", "networkx==3.6.1", "jinja2==3.1.6", "markupsafe==3.0.4",
     "mpmath==1.4.1", "fsspec==2026.9.0", "filelock==4.2.11",

@@ -1,7 +1,6 @@
 """The ResNet of learner/workloads/resnet50 in PyTorch, the reference of the
 goldens and of the learner benchmarks. Same parameter names, same
-formulas; the configuration is that of docs/workload_probe.md with every key
-given.
+formulas; the configuration has every key of docs/workload_probe.md.
 """
 
 import torch
@@ -126,8 +125,8 @@ def evaluate(network, batch):
 
 
 def random_batch(workload, generator, dtype=None):
-    """A batch of the workload's shapes, by the names of its inputs. None of
-    them is of a floating type, so `dtype` is not used."""
+    """A batch of the workload's shapes, by the names of its inputs. No input
+    is floating, so `dtype` is not used."""
     batch, side = workload["batch_size"], workload["model"]["image_size"]
     return {"image": torch.randint(0, 256, (batch, side, side, 3),
                                    dtype=torch.uint8, generator=generator),

@@ -1,7 +1,6 @@
 """The SN-GAN of learner/workloads/sngan in PyTorch, the reference of the
 goldens and of the learner benchmarks. Same parameter names, same
-formulas; the configuration is that of docs/workload_probe.md with every key
-given.
+formulas; the configuration has every key of docs/workload_probe.md.
 """
 
 import torch

@@ -65,8 +65,8 @@ class Peer:
 
 
 def modes_of(case):
-    """Of PyTorch: as it is, compiled, and, for the small models, with the fastest of
-    many kernels, in a CUDA graph."""
+    """PyTorch's modes: eager, compiled and, for small models, autotuned in a CUDA
+    graph."""
     return ("eager", "compile", "autotune") if "d4pg" in case else ("eager", "compile")
 
 
@@ -79,7 +79,7 @@ def start(python, cases, logs):
 
 
 def await_ready(peers, limit_s):
-    """Waits until each is ready or at its end."""
+    """Waits until each is ready or has ended."""
     until = time.monotonic() + min(READY_S, limit_s)
     for peer in all_of(peers):
         peer.await_ready(until - time.monotonic())
