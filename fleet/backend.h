@@ -27,8 +27,8 @@ class RoleProcess {
   // Whether reports about the process can arrive. While its host is silent, the
   // process's own silence says nothing.
   virtual bool IsReachable() const { return true; }
-  // After the process has ended: whether its host was lost or left, which does
-  // not count as a failure of the process.
+  // After the end of the process: whether its host was lost or left. Such an
+  // end does not count as a failure of the process.
   virtual bool IsLost() const { return false; }
   // The host that runs the process; empty: this one.
   virtual std::string host() const { return {}; }

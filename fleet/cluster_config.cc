@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kCommandWord = "{command}";
 constexpr const char* kHostWord = "{host}";
-// A dead connection ends after 30 s; nobody is there to type a password.
+// A dead connection ends after 30 s; no password is asked for.
 constexpr const char* kSshCommand =
     "ssh -o BatchMode=yes -o ServerAliveInterval=10 -o ServerAliveCountMax=3 "
     "{host} {command}";
 
-// Whether ssh would take the name for an option.
+// Whether ssh would read the name as an option.
 bool IsHostName(const std::string& name) {
   return !name.empty() && name[0] != '-' &&
          name.find_first_of(" \t\r\n'\"") == std::string::npos;
@@ -58,8 +58,8 @@ HostConfig HostConfig::Read(config::Reader& reader) {
   reader.Field("name", &c.name,
                "name or address of the host, as the command of ssh takes it");
   reader.Field("actors", &c.actors, {0, 10000},
-               "maximum number of actors on it; 0: its processors divided by "
-               "cluster.roles.actor.cores");
+               "maximum number of actors on the host; 0: its processors "
+               "divided by cluster.roles.actor.cores");
   reader.Field("shard_address", &c.shard_address,
                "address of this host, tcp://ADDRESS:PORT, at which a shard of "
                "the replay listens there; empty: no shard. Hosts with an "
@@ -81,18 +81,18 @@ RoleResources RoleResources::Read(config::Reader& reader,
                                   RoleResources defaults) {
   RoleResources c = std::move(defaults);
   reader.Field("cores", &c.cores, {1, 100000},
-               "processors that one process asks a cluster for; a host takes "
-               "as many actors as fit on its processors");
+               "processors that one process requests from a cluster; a host "
+               "takes as many actors as fit on its processors");
   reader.Field("gpus", &c.gpus, {0, 10000},
-               "GPUs that one process asks Slurm or Kubernetes for");
+               "GPUs that one process requests from Slurm or Kubernetes");
   reader.Field("memory_mb", &c.memory_mb, {0, int64_t{1} << 40},
-               "memory in MB that one process asks Slurm or Kubernetes for; 0: "
-               "not asked for");
+               "memory in MB that one process requests from Slurm or "
+               "Kubernetes; 0: not requested");
   reader.Field(
       "command", &c.command,
       "command that starts the process, with {command} in place of the "
-      "process's own command, for example: numactl --localalloc {command}; "
-      "empty: its own. Blanks separate words; there are no quotes");
+      "process's command, for example: numactl --localalloc {command}; empty: "
+      "{command} alone. Blanks separate words; there are no quotes");
   return c;
 }
 
@@ -122,7 +122,8 @@ SlurmConfig SlurmConfig::Read(config::Reader& reader) {
                "example: --qos=low");
   for (const std::string& option : c.options) {
     if (!option.starts_with("--") || option.find('\n') != std::string::npos) {
-      reader.Error("options", fmt::format("'{}': want --NAME=VALUE", option));
+      reader.Error("options",
+                   fmt::format("'{}' is not of the form --NAME=VALUE", option));
     }
   }
   return c;
@@ -146,14 +147,14 @@ KubernetesConfig KubernetesConfig::Read(config::Reader& reader) {
 
 ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   ClusterConfig c;
-  reader.Field("backend", &c.backend,
-               {{"local", ClusterBackend::kLocal},
-                {"ssh", ClusterBackend::kSsh},
-                {"slurm", ClusterBackend::kSlurm},
-                {"kubernetes", ClusterBackend::kKubernetes}},
-               "how other hosts are reached; local: there are none. Learner, "
-               "replay and evaluator run on the launcher's host, actors on all "
-               "hosts that join");
+  reader.Field(
+      "backend", &c.backend,
+      {{"local", ClusterBackend::kLocal},
+       {"ssh", ClusterBackend::kSsh},
+       {"slurm", ClusterBackend::kSlurm},
+       {"kubernetes", ClusterBackend::kKubernetes}},
+      "how other hosts are reached; local: no other hosts. Learner, replay and "
+      "evaluator run on the launcher's host, actors on all hosts that join");
   reader.Field("address", &c.address,
                "numeric address at which other hosts reach the launcher's "
                "host; auto: the address of its first network interface");
@@ -162,23 +163,24 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
                "announced in RUN/addresses.yaml");
   reader.Field(
       "local_actors", &c.local_actors, {0, 10000},
-      "actors on the launcher's host beside the learner; the others run on the "
-      "hosts that join. With backend local, all actors run here");
+      "actors on the launcher's host, next to the learner; the others run on "
+      "the hosts that join. With backend local, all actors run here");
   reader.Field("replay_on_host", &c.replay_on_host,
                "whether the replay runs on a host that joins by fleet --join "
                "... --role replay, instead of the launcher's host. replay.bind "
-               "is then tcp://HOST:PORT of that host");
+               "is then that host's tcp://HOST:PORT");
   reader.Field("programs", &c.programs,
                "folder of the programs on the other hosts, or the path of "
                "your own program; empty: the same as here");
   reader.Field("host_timeout_s", &c.host_timeout_s, {2.0, 36000.0},
                "seconds of silence after which a host counts as lost: it ends "
-               "its processes, and other hosts take its actors. A shorter "
-               "silence ends nothing");
+               "its processes, and other hosts take over its actors. A shorter "
+               "silence has no effect");
   reader.Field("join_timeout_s", &c.join_timeout_s, {1.0, 1e6},
                "seconds for which a host without a launcher waits for the next "
                "one before it gives up (an array task of Slurm, a pod)");
-  reader.Sections("hosts", &c.hosts, {0, 10000}, "hosts of actors under ssh");
+  reader.Sections("hosts", &c.hosts, {0, 10000},
+                  "hosts of actors with backend ssh");
   c.ssh_command = kSshCommand;
   reader.Field("ssh_command", &c.ssh_command,
                "command that starts the agent on a host, with {host} and "
@@ -197,13 +199,13 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   read("inference", "the inference server", {});
   read("evaluator", "the evaluator", {});
   read("server", "every parameter server", {});
-  read("worker", "every worker beside the learner", {.cores = 4});
+  read("worker", "every worker except the learner", {.cores = 4});
   reader.Section("slurm", &c.slurm, "job scripts of fleet --render slurm");
   reader.Section("kubernetes", &c.kubernetes,
                  "manifests of fleet --render kubernetes");
 
   if (c.backend == ClusterBackend::kSsh && c.hosts.empty()) {
-    reader.Error("hosts", "empty; want the hosts of the actors under ssh");
+    reader.Error("hosts", "must name the hosts of the actors with backend ssh");
   }
   std::set<std::string> names;
   for (const HostConfig& host : c.hosts) {
@@ -251,8 +253,8 @@ std::string ResolveClusterAddress(const std::string& given) {
       return "[" + given + "]";
     }
     throw ConfigError(fmt::format(
-        "cluster.address: '{}' is no numeric address such as 10.0.0.2; hint: "
-        "auto, the default, finds that of this host",
+        "cluster.address: '{}' is not a numeric address such as 10.0.0.2; "
+        "hint: auto, the default, finds this host's address",
         given));
   }
   ifaddrs* list = nullptr;
@@ -274,7 +276,7 @@ std::string ResolveClusterAddress(const std::string& given) {
   }
   throw ConfigError(
       "cluster.address: this host has no network interface that is up; hint: "
-      "give the numeric address under which the other hosts reach it");
+      "give the numeric address at which the other hosts reach it");
 }
 
 }  // namespace replicant::fleet

@@ -24,7 +24,7 @@ struct HostConfig {
   int64_t actors = 0;  // 0: its processors divided by an actor's cores
   // Address of the replay shard on this host; empty: no shard.
   std::string shard_address;
-  std::string shard_folder;  // of that shard's checkpoints
+  std::string shard_folder;  // checkpoints of the shard
 
   static HostConfig Read(config::Reader& reader);
 };
@@ -65,9 +65,9 @@ struct KubernetesConfig {
   static KubernetesConfig Read(config::Reader& reader);
 };
 
-// Section `cluster`: the hosts of a run's processes. The launcher, the learner
-// and the evaluator share one host, by default with the replay; actors run on
-// any host that joins.
+// Section `cluster`: the hosts that run the processes of a run. Launcher,
+// learner and evaluator share one host, by default with the replay; actors run
+// on any host that joins.
 struct ClusterConfig {
   ClusterBackend backend = ClusterBackend::kLocal;
   std::string address = "auto";

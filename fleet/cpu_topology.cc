@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
-// The words of a small file; none if it cannot be read.
+// The words of a small file; empty if it cannot be read.
 std::vector<std::string> WordsOf(const std::filesystem::path& path) {
   std::vector<std::string> words;
   try {
@@ -38,13 +38,13 @@ std::optional<double> ToNumber(const std::string& word) {
   return value;
 }
 
-// quota / period, or kNoQuota if one of them is no positive number.
+// quota / period, or kNoQuota if either is not a positive number.
 double Ratio(const std::string& quota, const std::string& period) {
   const auto a = ToNumber(quota), b = ToNumber(period);
   return a && b && *a > 0.0 && *b > 0.0 ? *a / *b : kNoQuota;
 }
 
-// The smallest quota of the group at `base`/`group` and those around it.
+// The smallest quota of the group at `base`/`group` and its parents.
 double QuotaOf(const std::filesystem::path& base,
                const std::filesystem::path& group) {
   double quota = kNoQuota;
@@ -94,7 +94,7 @@ Processor ReadProcessor(int cpu, const std::filesystem::path& root) {
       const CpuSet siblings = CpuSet::Parse(words[0]);
       processor.core = siblings.cpus().front();
     } catch (const InvalidArgument&) {
-      // more processors than a CpuSet holds: a core of its own
+      // more processors than a CpuSet holds: a separate core
     }
   }
   if (const auto words = WordsOf(folder / "physical_package_id");

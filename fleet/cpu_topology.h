@@ -31,8 +31,8 @@ struct CpuTopology {
 };
 
 // Reads /sys and /proc/self/cgroup (cgroup v1 and v2) below `root`. A processor
-// without readable files counts as a core of its own; an unreadable quota
-// counts as no quota. `allowed` must not be empty.
+// without readable files counts as a separate core; an unreadable quota counts
+// as no quota. `allowed` must not be empty.
 CpuTopology ReadCpuTopology(const CpuSet& allowed = CpuSet::OfThisThread(),
                             const std::filesystem::path& root = "/");
 

@@ -19,49 +19,48 @@ bool IsFolderName(const std::string& name) {
 RunSection RunSection::Read(config::Reader& reader) {
   RunSection c;
   reader.Field("name", &c.name, "name of the run");
-  reader.Field(
-      "dir", &c.dir,
-      "run folder, new or empty; empty: runs/NAME-TIMESTAMP of a fleet, "
-      "runs/NAME of lockstep and of a role that is started by hand");
+  reader.Field("dir", &c.dir,
+               "run folder, new or empty; empty: runs/NAME-TIMESTAMP for a "
+               "fleet, runs/NAME for lockstep and for a role started by hand");
   reader.Field("seed", &c.seed, {0, INT64_MAX},
                "seed of all random numbers of the run");
   reader.Field(
       "key_file", &c.key_file,
       "file with the CURVE key pair that all processes of the run share; auto: "
       "RUN/run.key, which a fleet creates, or none if that file does not "
-      "exist; empty: none. Without a pair, every socket of the run stays on "
-      "loopback and ipc, open to all users of the host");
+      "exist; empty: none. Without a key pair, every socket of the run stays "
+      "on loopback and ipc, open to all users of the host");
   if (!IsFolderName(c.name)) {
     reader.Error("name",
-                 "want 1 to 100 letters, digits, '_', '-' and '.', the first "
-                 "not '.', since it names a folder");
+                 "must be 1 to 100 letters, digits, '_', '-' and '.', not "
+                 "starting with '.', since it names a folder");
   }
   return c;
 }
 
 FleetConfig FleetConfig::Read(config::Reader& reader) {
   FleetConfig c;
-  reader.Field(
-      "start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
-      "maximum seconds from the start of a process, or from the last progress "
-      "in its heartbeats (a replay restoring its checkpoint), to its first "
-      "heartbeat in state running; a slower process is killed and has failed");
-  reader.Field(
-      "heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
-      "seconds without a heartbeat after which a process is killed and "
-      "has failed; processes send one a second");
+  reader.Field("start_timeout_s", &c.start_timeout_s, {0.1, 36000.0},
+               "maximum seconds from the start of a process, or from the last "
+               "progress in its heartbeats (a replay restoring its "
+               "checkpoint), to its first heartbeat in state running; a slower "
+               "process is killed and counts as failed");
+  reader.Field("heartbeat_timeout_s", &c.heartbeat_timeout_s, {1.0, 3600.0},
+               "seconds without a heartbeat after which a process is killed "
+               "and counts as failed; processes send one a second");
   reader.Field("stop_timeout_s", &c.stop_timeout_s, {0.1, 36000.0},
                "seconds for a process to drain before it is killed");
-  reader.Field("last_evaluation_timeout_s", &c.last_evaluation_timeout_s,
-               {0.1, 36000.0},
-               "seconds for the evaluation of the last checkpoint, after all "
-               "roles have ended; a longer one is aborted with a warning");
+  reader.Field(
+      "last_evaluation_timeout_s", &c.last_evaluation_timeout_s, {0.1, 36000.0},
+      "seconds for the evaluation of the last checkpoint after all roles have "
+      "ended; a longer evaluation is aborted with a warning");
   reader.Field("progress_interval_s", &c.progress_interval_s, {0.1, 36000.0},
-               "seconds between progress lines when stderr is no terminal");
-  reader.Field("metrics_address", &c.metrics_address,
-               "ADDRESS:PORT where the fleet serves Prometheus the numbers of "
-               "every role, for example 127.0.0.1:9464; empty: none. An "
-               "address other than loopback serves every host that reaches it");
+               "seconds between progress lines when stderr is not a terminal");
+  reader.Field(
+      "metrics_address", &c.metrics_address,
+      "ADDRESS:PORT at which the fleet serves the numbers of every role to "
+      "Prometheus, for example 127.0.0.1:9464; empty: none. Any address other "
+      "than loopback serves every host that reaches it");
   reader.Field("exclusive_learner", &c.exclusive_learner,
                "whether no other role runs on the learner's processors; false "
                "for a small machine on which the replay's rate limiter would "
@@ -80,7 +79,7 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
   read("learner", "every learner; restores its checkpoint", {.budget = 5});
   read("server", "every parameter server; restores its own checkpoint",
        {.budget = 5});
-  read("worker", "every worker beside the learner", {.budget = 20});
+  read("worker", "every worker except the learner", {.budget = 20});
   read("inference", "the inference server", {.budget = 20});
   read("evaluator", "the evaluator", {.initial_backoff_s = 2.0});
   return c;

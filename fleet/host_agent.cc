@@ -31,9 +31,9 @@ using namespace std::chrono_literals;
 constexpr auto kHostReportInterval = 250ms;
 constexpr auto kStep = 50ms;
 constexpr auto kJoinAttempt = 2s;
-// without an answer of the launcher
+// without an answer from the launcher
 constexpr auto kSilent = 3s;
-// A folder may tell of the end of a run that is about to be resumed.
+// A folder may report the end of a run that is about to be resumed.
 constexpr auto kSureOfEnd = 30s;
 // of a role's log in one report
 constexpr std::streamsize kLogBytes = 64 << 10;
@@ -42,7 +42,7 @@ constexpr std::streamsize kLogBytes = 64 << 10;
 constexpr const char* kRunKeyName = "run.key";
 constexpr uint64_t kMaxKeyBytes = 4096;
 
-// Whether the other end of a pipe is gone. What it says is not read.
+// Whether the other end of a pipe is closed. Does not read the pipe.
 bool HasEnded(int lease_fd) {
   if (lease_fd < 0) return false;
   pollfd waiting = {lease_fd, POLLIN, 0};
@@ -137,7 +137,7 @@ class Membership {
       }
       if (Now() - answered_at_ > timeout_) {
         spdlog::warn(
-            "no answer of the launcher for {:.3g} s; ends {} processes",
+            "no answer from the launcher for {:.3g} s; ending {} processes",
             ToSeconds(timeout_), processes_.size());
         return End::kLost;
       }
@@ -148,7 +148,7 @@ class Membership {
  private:
   static Clock::TimePoint Now() { return Clock::Real().Now(); }
 
-  // Whether a silent launcher has a successor at another address.
+  // Whether another launcher has replaced a silent one at a new address.
   bool HasMoved() {
     if (Now() - answered_at_ < kSilent || Now() < next_look_) return false;
     next_look_ = Now() + kJoinAttempt;
@@ -223,10 +223,10 @@ class Membership {
     if (is_draining_) return std::nullopt;
     switch (answer.verdict) {
       case ReportReply::Verdict::kJoinAgain:
-        spdlog::info("{}; joins again", answer.reason);
+        spdlog::info("{}; joining again", answer.reason);
         return End::kLost;
       case ReportReply::Verdict::kLeave:
-        spdlog::info("leaves the run: {}", answer.reason);
+        spdlog::info("leaving the run: {}", answer.reason);
         return End::kLeft;
       case ReportReply::Verdict::kGoOn:
         break;
@@ -279,7 +279,7 @@ class Membership {
   }
 
   // Lets the processes drain, sends the rest of their logs and says goodbye.
-  // Their ends are the host's, and are not reported.
+  // The host ended them, so their ends are not reported.
   void Leave() {
     is_draining_ = true;
     spdlog::info("host {} leaves the run", options_.host);
@@ -353,7 +353,7 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
         last_problem.clear();
         continue;
       }
-      problem = "no answer of the launcher";
+      problem = "no answer from the launcher";
     } catch (const IoError& e) {
       problem = e.what();
     } catch (const CommError& e) {
@@ -364,15 +364,16 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
       spdlog::info("the run is over");
       return true;
     }
-    if (problem != last_problem) spdlog::info("waits: {}", problem);
+    if (problem != last_problem)
+      spdlog::info("waiting for a launcher: {}", problem);
     last_problem = problem;
     for (int i = 0; i < 10; ++i) {
       if (stop.count() > 0 || HasEnded(options.lease_fd)) return true;
       std::this_thread::sleep_for(100ms);
     }
   }
-  spdlog::error("no launcher for {:.3g} s: {}", ToSeconds(options.join_timeout),
-                last_problem);
+  spdlog::error("no launcher found for {:.3g} s: {}",
+                ToSeconds(options.join_timeout), last_problem);
   return false;
 }
 

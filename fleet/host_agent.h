@@ -20,11 +20,12 @@ struct LauncherAddress {
 
 struct HostAgentOptions {
   // Finds the launcher. Called before each attempt to join, since the run's
-  // next launcher may listen elsewhere. Throws IoError while there is no
-  // launcher.
+  // next launcher may listen at another address. Throws IoError while there is
+  // no launcher.
   std::function<LauncherAddress()> find_launcher;
-  // Whether the address never changes. If so, a launcher that refuses the key
-  // is an error; otherwise it is taken for another process at an old address.
+  // Whether the address never changes. If it never does, a launcher that
+  // refuses the key is an error; otherwise the agent takes it for another
+  // process at an old address.
   bool is_launcher_fixed = true;
   // Whether the run has ended and no launcher will follow.
   std::function<bool()> is_over = [] { return false; };
@@ -39,8 +40,8 @@ struct HostAgentOptions {
   Clock::Duration join_timeout = std::chrono::seconds(600);
   // Time for processes to drain before they are killed.
   Clock::Duration drain_timeout = std::chrono::seconds(5);
-  // Input whose end stops the agent at once, so that the agent dies with the
-  // owner of the other end. -1: none.
+  // The agent stops at once when this input ends, so it dies with the owner of
+  // the other end. -1: none.
   int lease_fd = -1;
 };
 
@@ -49,15 +50,15 @@ struct HostAgentOptions {
 // 0700, the key 0600), carries out orders and sends the logs. Every process
 // ends before the function returns, and with this process.
 //
-// If the launcher does not answer for the time that it has set, the agent ends
-// its processes and looks for a launcher again. After a signal the agent drains
-// its processes and tells the launcher that the host leaves.
+// If the launcher stays silent for longer than the timeout it has set, the
+// agent ends its processes and looks for a launcher again. After a signal the
+// agent drains its processes and tells the launcher that the host leaves.
 //
 // While its launcher is silent, the agent joins the next launcher as soon as
 // another address is announced.
 //
 // Returns when the run is over, on a signal, at the end of the lease, or once
-// no launcher was found for join_timeout; false in the last case. Throws
+// no launcher was found for join_timeout; false if none was found. Throws
 // CommError if a launcher at a fixed address refuses the key.
 //
 // Call it from main(): the processes die with the calling thread.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kFirstPauseS = 1.0;
 constexpr double kLongestPauseS = 30.0;
-// An agent that has run for so long has not failed in a row.
+// An agent that has run this long resets the count of failures in a row.
 constexpr auto kGoodRun = std::chrono::seconds(60);
 
 // A host's name as part of the name of a file.
@@ -72,7 +72,7 @@ void HostLauncher::Step() {
       try {
         Start(member);
       } catch (const IoError& error) {
-        // a command that has never run is a mistake of the configuration
+        // a command that has never run is an error in the configuration
         if (member.num_failures == 0) throw;
         BackOff(member, fmt::format("cannot be started: {}", error.what()));
       }
@@ -92,7 +92,7 @@ void HostLauncher::Start(Member& member) {
   options.stderr_file = member.log;
   member.started_at = clock_.Now();
   member.input_fd = ends[1];
-  // a ticket is far smaller than what a pipe holds
+  // a ticket is far smaller than the buffer of a pipe
   [[maybe_unused]] const ssize_t written =
       ::write(ends[1], ticket_.data(), ticket_.size());
   try {
@@ -103,7 +103,7 @@ void HostLauncher::Start(Member& member) {
     Close(member);
     throw;
   }
-  spdlog::info("starts the agent of host {}", member.host.name);
+  spdlog::info("starting the agent of host {}", member.host.name);
 }
 
 void HostLauncher::HandleEnd(Member& member, const ExitStatus& status) {
@@ -128,8 +128,8 @@ void HostLauncher::BackOff(Member& member, const std::string& why) {
                                              member.num_failures, 10)));
   ++member.num_failures;
   member.start_at = now + FromSeconds(pause_s);
-  spdlog::warn("host {}: its agent {}; starts again in {:.0f} s",
-               member.host.name, why, pause_s);
+  spdlog::warn("host {}: its agent {}; restart in {:.0f} s", member.host.name,
+               why, pause_s);
 }
 
 std::vector<std::pair<std::string, std::filesystem::path>> HostLauncher::Logs()

@@ -13,15 +13,15 @@
 namespace replicant::fleet {
 namespace {
 
-// An agent reports four times a second; one that has not for so long may be cut
-// off and gets no new process.
+// An agent reports four times a second. After this long without a report it may
+// be cut off, and gets no new process.
 constexpr auto kHeard = std::chrono::seconds(3);
-// An agent counts from its last answer, the pool from its last report, which
-// came before. The rest is for ending the processes.
+// The agent counts from the last answer that it got, the pool from the last
+// report, which is earlier. The difference is the time to end the processes.
 constexpr auto kMargin = std::chrono::seconds(5);
 
-// Writes part of a log where it belongs, so that a repeated report writes the
-// same bytes again.
+// Writes part of a log at its offset, so that a repeated report writes the same
+// bytes again.
 void WriteAt(const std::filesystem::path& file, uint64_t offset,
              const std::string& bytes) {
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -100,7 +100,7 @@ JoinReply HostPool::Join(const JoinRequest& request) {
   if (dismissed_because_) return {.refusal = *dismissed_because_, .files = {}};
   if (!agents_.contains(request.agent)) {
     Lose([&](const Agent& agent) { return agent.host == request.host; },
-         "has a new agent");
+         "was replaced by a new agent");
   }
   auto [found, is_new] = agents_.try_emplace(request.agent);
   Agent& agent = found->second;
@@ -152,7 +152,7 @@ ReportReply HostPool::Report(const AgentReport& report) {
   });
   if (report.is_leaving) {
     Forget(report.agent, "leaves");
-    return {Verdict::kLeave, "as it wants", {}};
+    return {Verdict::kLeave, "the host asked to leave", {}};
   }
   if (dismissed_because_) {
     agent.is_told_to_leave = true;
@@ -163,8 +163,7 @@ ReportReply HostPool::Report(const AgentReport& report) {
       now - *agent.not_needed_since >= options_.idle_timeout) {
     Forget(report.agent, "is not needed");
     return {Verdict::kLeave,
-            "the host is not needed: all processes of the run have a place on "
-            "others",
+            "the host is not needed: other hosts run all processes of the run",
             {}};
   }
   return {Verdict::kGoOn, "", agent.orders};
@@ -256,7 +255,8 @@ void HostPool::Forget(uint64_t id, const std::string& why) {
     spdlog::info("host {} {}; it ran no process", agent.host, why);
   } else {
     spdlog::warn(
-        "host {} {}; {} of its processes run elsewhere when there is room",
+        "host {} {}; its {} processes restart on other hosts when there is "
+        "room",
         agent.host, why, agent.processes.size());
   }
   for (const auto& [key, state] : agent.processes) {

@@ -23,15 +23,15 @@ namespace replicant::fleet {
 //
 // Each host has an agent (fleet/host_agent.h), which joins, reports four times
 // a second and gets orders in the answers. Hosts may join and leave at any
-// time. A host that is silent for `timeout` is lost: an agent without an answer
-// for that long has ended its processes. A host that returns earlier continues
-// as if nothing had happened. Host names are unique: an agent replaces an
-// earlier one of the same name.
+// time. A host that is silent for `timeout` is lost: by then its agent, without
+// an answer, has ended the processes. A host that returns earlier continues as
+// if nothing had happened. Host names are unique: an agent replaces an earlier
+// one of the same name.
 //
 //   HostPool pool(options);
 //   pool.AttachTo(server);            // before server.Run()
 //   if (pool.HasRoom(id)) process = pool.Start(id, 1, {}, log);
-//   pool.Update();                    // now and then: finds the lost ones
+//   pool.Update();                    // periodically: finds lost hosts
 //   pool.Dismiss("the run is over");
 //
 // Thread-safety: all methods may be called from any thread.
@@ -62,7 +62,7 @@ class HostPool {
   void AttachTo(rpc::Server& server);
 
   // Whether a responsive host has room for the process. A host offers room for
-  // any process of a role ("actor"), or for one of them ("replay-1").
+  // any process of a role ("actor"), or for one process ("replay-1").
   bool HasRoom(const RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
@@ -72,13 +72,14 @@ class HostPool {
                                      const std::filesystem::path& log)
       EXCLUDES(mutex_);
 
-  // Gives up hosts that have been silent for too long. If `have_all_a_place`,
-  // every remote process is placed, and hosts without processes are unneeded.
+  // Gives up hosts that have been silent for too long. `have_all_a_place` says
+  // that every remote process is placed; hosts without processes are then
+  // unneeded.
   void Update(bool have_all_a_place = false) EXCLUDES(mutex_);
   // Gives up the agents of a host, after their launcher has seen them end.
   void Lose(const std::string& host, const std::string& why) EXCLUDES(mutex_);
 
-  // From now on tells every agent to leave, and refuses new ones.
+  // Tells every agent to leave, and refuses new agents from then on.
   void Dismiss(const std::string& why) EXCLUDES(mutex_);
   // Whether every agent that still answers has been told to leave.
   bool IsDismissed() const EXCLUDES(mutex_);
@@ -116,7 +117,7 @@ class HostPool {
             const std::string& why) REQUIRES(mutex_);
   // Number of processes that the agent can take now; 0 if it is silent.
   int64_t RoomOf(const Agent& agent, const RoleId& id) const;
-  // The agent with the most room; nullptr if none has any.
+  // The agent with the most room; nullptr if no agent has room.
   Agent* FindRoom(const RoleId& id) REQUIRES(mutex_);
   bool IsHeard(const Agent& agent) const;
   void Order(const std::shared_ptr<ProcessState>& state, const ProcessKey& key,

@@ -11,7 +11,7 @@
 namespace replicant::fleet {
 namespace {
 
-// Bytes of one file that are read at a time; more follow at the next interval.
+// Maximum bytes read from one file per interval.
 constexpr size_t kMaxBytesAtOnce = size_t{1} << 18;
 constexpr size_t kMaxLineBytes = 4096;
 
@@ -20,8 +20,8 @@ struct LogLine {
   std::string_view message;
 };
 
-// Takes "2026-11-21 06:13:24.123 W learner/4711 message" apart; std::nullopt
-// for a line of another form.
+// Splits "2026-11-21 06:13:24.123 W learner/4711 message"; std::nullopt for a
+// line of another form.
 std::optional<LogLine> ParseLine(std::string_view line) {
   std::array<std::string_view, 4> words;  // date, time, level, role/pid
   for (std::string_view& word : words) {
@@ -84,7 +84,7 @@ void LogFollower::ReadAll() {
 void LogFollower::Turn(const std::string& name,
                        const std::filesystem::path& file) {
   Role& role = roles_[name];
-  // what the role's earlier process has said last
+  // the rest of the log of the role's previous process
   if (!role.file.empty()) Read(name, role);
   role.file = file;
   role.offset = 0;

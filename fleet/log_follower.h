@@ -45,11 +45,11 @@ class LogFollower {
  private:
   struct Role {
     std::filesystem::path file;
-    int64_t offset = 0;        // of the first byte that was not read
+    int64_t offset = 0;        // of the first unread byte
     std::string partial_line;  // the bytes before it
-    Clock::TimePoint minute;   // start of the present one
-    int num_lines = 0;         // repeated in it
-    int64_t num_withheld = 0;  // in it
+    Clock::TimePoint minute;   // start of the current minute
+    int num_lines = 0;         // repeated in this minute
+    int64_t num_withheld = 0;  // withheld in this minute
   };
 
   void Run(const Thread::StopToken& token) EXCLUDES(mutex_);
@@ -61,7 +61,7 @@ class LogFollower {
 
   const Clock::Duration interval_;
   Clock& clock_;
-  std::map<std::string, Role> roles_;  // of the thread alone
+  std::map<std::string, Role> roles_;  // used by the thread only
   Mutex mutex_;
   std::map<std::string, std::filesystem::path> newest_ GUARDED_BY(mutex_);
   // files that the thread has yet to open, in order

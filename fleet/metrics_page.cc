@@ -12,7 +12,7 @@
 namespace replicant::fleet {
 namespace {
 
-// The registry allows as many series of one name.
+// Maximum number of series with one name in the registry.
 constexpr size_t kMaxRoles = 10000;
 
 // The name without its suffix. Prometheus allows fewer characters in a name
@@ -102,7 +102,7 @@ void MetricsPage::AddSeries(const RoleId& id, const std::string& name,
           &registry_.AddCounter(series + "_total", help, LabelsOf(id));
     }
   } catch (const InvalidArgument& e) {
-    spdlog::warn("the metrics page shows no more numbers of {}: {}",
+    spdlog::warn("the metrics page omits further numbers of {}: {}",
                  id.ToString(), e.what());
     member->gauges.erase(name);
     member->totals.erase(name);

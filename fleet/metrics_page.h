@@ -35,7 +35,7 @@ class MetricsPage {
   // malformed or cannot be bound.
   MetricsPage(const std::string& address, std::string run);
 
-  // Sets the page to the present state. O(roles * numbers * log).
+  // Updates the page to the current state. O(roles * numbers * log).
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<HeartbeatMonitor::Entry>& beats);
 

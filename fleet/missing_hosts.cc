@@ -9,7 +9,7 @@
 namespace replicant::fleet {
 namespace {
 
-// Of the hosts in one line; an array may have thousands of tasks.
+// Maximum hosts named in one line; an array may have thousands of tasks.
 constexpr size_t kMostNames = 8;
 
 }  // namespace

@@ -28,7 +28,7 @@ CpuSet CpusOf(const CpuTopology& topology) {
   return CpuSet(std::move(cpus));
 }
 
-// The number of processors on which no requested thread holds up another.
+// The number of requested threads that can run without delaying each other.
 int NumWanted(const std::vector<RoleRequest>& requests) {
   int exclusive = 0;
   double shared = 0.0;

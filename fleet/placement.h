@@ -18,7 +18,7 @@ struct RoleRequest {
   int threads = 1;
   // Share of a processor that each thread keeps busy.
   double load = 1.0;
-  // Whether it gets processors of its own, if there are enough.
+  // Whether the role gets processors to itself, if there are enough.
   bool is_exclusive = false;
 };
 
@@ -33,21 +33,21 @@ struct PlacedRole {
 // Only the best n = topology.NumUsable() processors are used. Exclusive roles
 // choose first, in the order of the requests. Each leaves at least one
 // processor for every later exclusive role and one for all shared roles
-// together, if there are any. If this is impossible, exclusive roles share like
+// together, if there are any. If that is impossible, exclusive roles share like
 // the others. Every other role, in order, takes the processors with the least
-// load so far, the better one of equals. On 2 processors a learner thus has
-// one, and replay, actors and evaluator share the other.
+// load so far, and the better of two equals. On 2 processors the learner thus
+// gets one, and replay, actors and evaluator share the other.
 //
 // The result is in the order of the requests. Throws InvalidArgument for
 // threads < 0, and for 0 threads of a role that is not exclusive.
 std::vector<PlacedRole> Place(const CpuTopology& topology,
                               const std::vector<RoleRequest>& requests);
 
-// The same among the processors that no other fleet has claimed; claims those
-// that it assigns. If the machine without other fleets would give more of the
-// requested threads processors of their own, binds no role: the kernel then
-// shares all processors among the fleets. Throws IoError as ProcessorClaims
-// does.
+// Assigns processors as above, but only among those that no other fleet has
+// claimed, and claims the assigned ones. If without other fleets more of the
+// requested threads would get a processor to themselves, binds no role: the
+// kernel then shares all processors among the fleets. Throws IoError as
+// ProcessorClaims does.
 std::vector<PlacedRole> PlaceBesideOthers(
     const CpuTopology& topology, const std::vector<RoleRequest>& requests,
     ProcessorClaims* claims);

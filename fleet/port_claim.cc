@@ -38,10 +38,10 @@ int BindAnyPort(const std::string& endpoint, int* port) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (::getaddrinfo(HostOf(endpoint).c_str(), "0", &hints, &found) != 0) {
-    throw ConfigError(fmt::format(
-        "{}: want the address of a network interface as a number, such as "
-        "10.0.0.2, since other processes connect to it",
-        endpoint));
+    throw ConfigError(
+        fmt::format("{}: give the numeric address of a network interface, such "
+                    "as 10.0.0.2: other processes connect to it",
+                    endpoint));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> address(
       found, &::freeaddrinfo);

@@ -11,9 +11,9 @@ bool IsOfAnyPort(const std::string& endpoint);
 // A free TCP port, reserved for the processes of a run while this object lives.
 //
 // A bound socket that does not listen reserves the port: the system gives it to
-// no process that asks for any port. Processes of this host may still listen
-// there, now and after each restart, because both sockets allow reuse of the
-// address (SO_REUSEADDR, which ZeroMQ sets).
+// no process that asks for any port. Processes of this host may still listen on
+// it, even after a restart, because both sockets allow reuse of the address
+// (SO_REUSEADDR, which ZeroMQ sets).
 //
 // Thread-safety: one thread at a time.
 class PortClaim {

@@ -16,8 +16,8 @@
 namespace replicant::fleet {
 namespace {
 
-// Returns a socket of this name in the abstract namespace, or -1 if there is
-// one already.
+// Returns a socket with this name in the abstract namespace, or -1 if the name
+// is taken.
 int ClaimName(const std::string& name) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

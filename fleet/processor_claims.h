@@ -24,10 +24,10 @@ class ProcessorClaims {
   ProcessorClaims(const ProcessorClaims&) = delete;
   ProcessorClaims& operator=(const ProcessorClaims&) = delete;
 
-  // Claims those of `cpus` that no other object has claimed, and returns all
-  // claims of this object. Throws IoError if no socket can be made.
+  // Claims the processors in `cpus` that no other object has claimed, and
+  // returns all claims of this object. Throws IoError if no socket can be made.
   CpuSet Claim(const CpuSet& cpus);
-  // Releases all claims but `cpus`.
+  // Releases all claims except `cpus`.
   void KeepOnly(const CpuSet& cpus);
 
  private:

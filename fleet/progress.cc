@@ -84,7 +84,7 @@ void ProgressLine::AddTime(std::vector<Goal> goals) {
       meters[i].Add(now, value);
       const double left_s =
           std::max(goals[i].goal - value, 0.0) / meters[i].rate();
-      // a rate that is 0 or not known yet says nothing of the end
+      // a rate that is 0 or unknown gives no estimate of the end
       if (left_s < least) least = left_s;
     }
     if (!goals.empty())

@@ -33,26 +33,27 @@ struct ProgressOptions {
 //
 // On a terminal the line stays at the bottom and log lines appear above it;
 // elsewhere a line is printed once an interval. Entries appear in the order in
-// which they were added. One that does not fit on the terminal beside those
-// before it is left out. Add the entries, then call Update() from the loop:
+// which they were added. An entry that no longer fits on the terminal is left
+// out. Add the entries, then call Update() from the loop:
 //
 //   ProgressLine progress({});
 //   progress.AddCount("step", [&] { return steps.value(); }, /*goal=*/100'000);
 //   progress.AddRate("env-steps/s", [&] { return env_steps.value(); });
 //   while (...) { Step(); progress.Update(); }
 //
-// Thread-safety: Update() is for any thread, and so must be the sources. Make
-// it, add to it and destroy it while no other thread logs (see LogAboveLine).
+// Thread-safety: any thread may call Update(), so the sources must allow any
+// thread. Make it, add to it and destroy it while no other thread logs (see
+// LogAboveLine).
 class ProgressLine {
  public:
-  // Must not call the ProgressLine; may log.
+  // A source must not call the ProgressLine; it may log.
   using Source = std::function<double()>;
   using TextSource = std::function<std::string()>;
-  // The same text in several lengths, the longest first: the first that fits is
+  // The same text in several lengths, longest first. The first that fits is
   // shown.
   using FormsSource = std::function<std::vector<std::string>()>;
 
-  // A number that ends the run when it reaches `goal`.
+  // A number and the goal at which the run ends.
   struct Goal {
     Source value;
     double goal = 0.0;

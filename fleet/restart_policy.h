@@ -43,8 +43,8 @@ class RestartTracker {
   // before the restart, or std::nullopt if the budget is spent.
   std::optional<Clock::Duration> Failed(Clock::TimePoint now);
 
-  // When a role with a spent budget may start again: enough of its failures
-  // have left the window by then.
+  // When a role with a spent budget may start again, because enough of its
+  // failures have left the window.
   Clock::TimePoint AllowedAgainAt() const;
 
   // Failures within the window that ends at the last failure.

@@ -34,7 +34,7 @@ RunCurves::RunCurves(const std::filesystem::path& folder, CurveAxis axis,
         metrics::JsonLinesOptions{.path = folder / "fleet.jsonl", .disk = disk},
         *clock);
   } catch (const Error& error) {
-    spdlog::warn("no curves of actors and replay: {}", error.what());
+    spdlog::warn("no curves for actors and replay: {}", error.what());
     curves_.reset();
     lines_.reset();
   }

@@ -22,8 +22,8 @@ struct CurveField {
     kMean,  // over the processes of the role
     kSum,
     kRate,         // growth of the sum per second
-    kRateOfEach,   // that of each process, as "TAG/ROLE-INDEX"
-    kBehindSteps,  // the learner's updates less the mean
+    kRateOfEach,   // rate of each process, as "TAG/ROLE-INDEX"
+    kBehindSteps,  // the learner's updates minus the mean
   };
 
   Kind kind = Kind::kMean;
@@ -58,12 +58,12 @@ class RunCurves {
   // Writes a point now, if the learner has reported its step.
   void Add(const FleetStatus& status,
            const std::vector<HeartbeatMonitor::Entry>& beats);
-  // The same once in an interval.
+  // Writes a point if an interval has passed since the last.
   void Update(const FleetStatus& status,
               const std::vector<HeartbeatMonitor::Entry>& beats);
 
  private:
-  // Values by tag, without those that no role has reported.
+  // Values by tag; omits values that no role has reported.
   std::map<std::string, double> ValuesOf(
       const FleetStatus& status,
       const std::vector<HeartbeatMonitor::Entry>& beats, double step);

@@ -34,10 +34,10 @@ namespace {
 constexpr int kStepMs = 50;
 constexpr auto kReportInterval = std::chrono::seconds(1);
 // Slurm sends SIGTERM to a job's shell, which passes it on, and to all
-// processes of the job: what comes within this time of the first one is the
-// same.
+// processes of the job. A signal this soon after the first one is the same
+// request.
 constexpr auto kOneTermination = std::chrono::seconds(2);
-// So does `timeout -s INT`. A second Ctrl-C takes longer.
+// The same for `timeout -s INT`. A user's second Ctrl-C takes longer.
 constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
@@ -47,7 +47,7 @@ constexpr auto kDiskPatience = std::chrono::seconds(10);
 // The server that receives heartbeats, on its own thread.
 class HeartbeatServer {
  public:
-  // Hosts join at `bind` if there is a pool.
+  // If there is a pool, hosts join at `bind`.
   HeartbeatServer(HeartbeatMonitor* monitor, HostPool* pool,
                   const std::string& bind, const rpc::GroupKey& key)
       : guard_(key.MakeGuard(context_)),
@@ -58,12 +58,12 @@ class HeartbeatServer {
   ~HeartbeatServer() { server_.Stop(); }
 
   const std::string& endpoint() const { return endpoint_; }
-  // How often somebody has asked the fleet to end the run, and who did so last.
+  // How often the fleet was asked to end the run, and who asked last.
   std::pair<int, std::string> StopRequests() const EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     return {num_stop_requests_, stopped_by_};
   }
-  // Throws what has ended its loop.
+  // Rethrows the exception that has ended the loop.
   void Check() {
     if (!loop_.IsRunning()) loop_.Join();
   }
@@ -101,8 +101,8 @@ class HeartbeatServer {
   Thread loop_;
 };
 
-// Passes signals, and what hosts ask for, on to the supervisor: the first one
-// drains the roles, a second one kills them.
+// Passes signals and requests of hosts on to the supervisor: the first drains
+// the roles, the second kills them.
 class StopOrders {
  public:
   explicit StopOrders(const StopSignal* stop) : stop_(*stop) {}
@@ -147,7 +147,7 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
   ::poll(fds.data(), fds.size(), kStepMs);
 }
 
-// Whether all roles of other hosts run on one.
+// Whether every role meant for another host has a host.
 bool HaveAllAPlace(const FleetRun& run,
                    const std::vector<Supervisor::RoleView>& roles) {
   const auto num_remote = std::ranges::count_if(
@@ -159,7 +159,7 @@ bool HaveAllAPlace(const FleetRun& run,
   return num_placed == num_remote;
 }
 
-// Gives up lost hosts, and names those that have not come.
+// Gives up lost hosts, and names hosts that have not joined yet.
 void UpdateHosts(bool have_all_a_place, HostPool* pool, MissingHosts* missing) {
   pool->Update(have_all_a_place);
   std::vector<std::string> names;
@@ -193,7 +193,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   std::optional<MetricsPage> page;
   if (!run.config.metrics_address.empty()) {
     page.emplace(run.config.metrics_address, folder.path().filename().string());
-    spdlog::info("serves metrics of every role at {}", page->Url());
+    spdlog::info("serving the metrics of every role at {}", page->Url());
   }
 
   RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());

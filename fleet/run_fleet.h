@@ -35,8 +35,7 @@ struct FleetRun {
   // File with the key pair that fleet and roles share (rpc::GroupKey); empty:
   // none.
   std::string key_file = {};
-  // Entries of the progress line on stderr, after the problem, if there is
-  // one.
+  // Entries of the progress line on stderr; a problem comes before them.
   std::vector<ProgressField> progress;
   // Axes of the curves in the run's folder; no fields: no curves.
   CurveAxis curve_axis = {};
@@ -51,13 +50,13 @@ struct FleetRun {
 // kills them; two SIGTERM within 2 s, or two SIGINT within 0.3 s as of
 // `timeout -s INT`, count as one. All processes have ended when the function
 // returns, and die if this process is killed. The folder's state records the
-// end; `status` holds the roles' last heartbeats. At the end the hosts are
-// told to leave, except after a SIGTERM: a machine or batch job that is
-// stopped starts the run again later, and the hosts wait for that.
+// end; `status` holds the roles' last heartbeats. At the end the hosts are told
+// to leave, except after a SIGTERM: a stopped machine or batch job starts the
+// run again later, and the hosts wait for it.
 //
 // Call it from main(): the roles die with the calling thread. Throws
-// InvalidArgument for roles that Supervisor refuses, and ConfigError if
-// config.metrics_address cannot be listened on.
+// InvalidArgument for roles that Supervisor refuses, and ConfigError if it
+// cannot listen at config.metrics_address.
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status);
 

@@ -26,7 +26,7 @@ namespace replicant::fleet {
 namespace {
 
 constexpr const char* kLockName = "lock";
-constexpr const char* kInUse = "another fleet or learner runs here";
+constexpr const char* kInUse = "another fleet or learner is running in it";
 constexpr const char* kConfigName = "config.yaml";
 constexpr const char* kKeyName = "run.key";
 constexpr const char* kNewConfigName = "config.new.yaml";
@@ -106,11 +106,11 @@ bool IsInUse(const std::filesystem::path& path) {
 [[noreturn]] void ThrowNoRun(const std::filesystem::path& path,
                              const char* missing) {
   throw IoError(
-      fmt::format("run folder {}: no run to resume, since it has no {}",
+      fmt::format("run folder {}: no run to resume, because it has no {}",
                   path.string(), missing));
 }
 
-// Runs `work`; an IoError of it names the run folder.
+// Runs `work` and adds the run folder to the message of an IoError.
 template <typename Work>
 void ForNewFolder(const std::filesystem::path& path, const Work& work) {
   try {
@@ -174,7 +174,8 @@ RunFolder RunFolder::Create(const RunSection& run,
           "it is not empty; hint: fleet --resume FOLDER resumes a run");
     };
     MakeFolders(path);
-    // before a file changes that is not a run's, and once nobody can begin here
+    // check before changing a file that is not a run's, and once no other can
+    // start here
     const std::filesystem::path lock = path / kLockName;
     if (!std::filesystem::exists(lock) || !IsLock(lock)) check_new();
     folder.emplace(RunFolder(path));
@@ -225,7 +226,7 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
                             const std::string& resolved_yaml) {
   ConfigFile(path);
   try {
-    // what would end the start later on
+    // find now what would make the start fail later
     if (const auto key = KeyFile(path); !key.empty()) {
       static_cast<void>(rpc::ReadKeyPair(key));
     }
@@ -303,7 +304,7 @@ void RunFolder::PostFile(const std::filesystem::path& path, std::string text) {
     try {
       AtomicWriteFile(path, text);
     } catch (const IoError& e) {
-      spdlog::warn("{} is not written: {}", path.string(), e.what());
+      spdlog::warn("{} was not written: {}", path.string(), e.what());
     }
   });
 }
@@ -338,7 +339,7 @@ bool RunFolder::IsOwner(const std::filesystem::path& path, pid_t pid) {
 
 void RunFolder::AwaitDisk(Clock::Duration timeout) {
   if (disk_->Await(timeout)) return;
-  spdlog::error("{}: not written {:.0f} s after the end: the disk stands still",
+  spdlog::error("{}: not written {:.0f} s after the end: the disk has stalled",
                 (path_ / kStateName).string(), ToSeconds(timeout));
 }
 
@@ -351,7 +352,7 @@ void RunFolder::CountLogs() {
     const std::string number = stem.extension();
     uint32_t incarnation = 0;
     const char* const end = number.data() + number.size();
-    // other logs are those of hosts, whose names may be anything
+    // other logs belong to hosts, and their names may be anything
     if (entry.path().extension() != ".log" || number.empty() ||
         !IsRoleName(stem.stem().string()) ||
         std::from_chars(number.data() + 1, end, incarnation).ptr != end) {

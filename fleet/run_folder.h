@@ -26,7 +26,7 @@ std::string ToString(RunStatus status);
 
 // The folder of a run.
 //
-//   config.yaml    the configuration with every value in force; it fits the
+//   config.yaml the configuration with every value; it fits the
 //                  run's checkpoints
 //   config.new.yaml  a changed one, until a resumed run has started with it
 //   run.yaml       name, seed, program version, host and time of every start
@@ -38,9 +38,9 @@ std::string ToString(RunStatus status);
 //
 // The roles add metrics, checkpoints and videos.
 //
-// While the object lives, no process can open the same folder. After its
-// construction the object never waits for the disk; a full or stalled disk
-// costs no more than the newest state.yaml, with a warning.
+// While the object lives, no process can open the same folder. Once
+// constructed, the object never waits for the disk; a full or stalled disk
+// loses at most the newest state.yaml, with a warning.
 //
 // Thread-safety: one thread at a time.
 class RunFolder {
@@ -64,12 +64,12 @@ class RunFolder {
   // the lock.
   static FileLock Lock(const std::filesystem::path& path);
   // The configuration file of the run in `path`. Throws IoError if the folder
-  // is not there or holds no run.
+  // does not exist or holds no run.
   static std::filesystem::path ConfigFile(const std::filesystem::path& path);
 
-  // The status of the run in `path`; nothing if no run was started there. A run
-  // stays kRunning if its fleet was killed. Throws ConfigError if its state
-  // cannot be read.
+  // The status of the run in `path`; std::nullopt if no run was started there.
+  // A run stays kRunning if its fleet was killed. Throws ConfigError if its
+  // state cannot be read.
   static std::optional<RunStatus> StatusOf(const std::filesystem::path& path);
 
   ~RunFolder();
@@ -82,23 +82,23 @@ class RunFolder {
   const std::filesystem::path& config_file() const { return config_file_; }
   // Replaces the configuration of this start. Throws IoError.
   void SetConfig(const std::string& resolved_yaml);
-  // Renames it to config.yaml, once every role has started with it: only then
-  // is it known to fit the run's checkpoints. Logs a disk problem.
+  // Renames it to config.yaml. Call it once every role has started with it:
+  // only then is it known to fit the run's checkpoints. Logs a disk problem.
   void AdoptConfig();
   // Writes status.json; skipped while the disk is busy with another file.
   void SetReport(std::string json);
-  // Writes the last report, after everything that the disk has still to write.
+  // Writes the last report, after all pending writes.
   void SetLastReport(std::string json);
   static std::filesystem::path ReportFile(const std::filesystem::path& path);
-  // The process that holds or last held the lock of `path`, a fleet or a
-  // learner alone: "host12/4711". It may have ended. Throws IoError.
+  // The process (a fleet, or a learner alone) that holds or last held the lock
+  // of `path`: "host12/4711". It may have ended. Throws IoError.
   static std::string LastOwner(const std::filesystem::path& path);
   // Whether process `pid` of this host holds the lock of `path`.
   static bool IsOwner(const std::filesystem::path& path, pid_t pid);
   // The file of the run's key pair, created if absent. A resumed run keeps its
   // pair. Throws IoError.
   std::filesystem::path MakeKey() const;
-  // The file of the key pair of the run in `path`; empty: it has none.
+  // The key pair file of the run in `path`; empty: the run has no key.
   static std::filesystem::path KeyFile(const std::filesystem::path& path);
   std::filesystem::path LogFile(const RoleId& id, uint32_t incarnation) const;
 
@@ -124,11 +124,11 @@ class RunFolder {
   explicit RunFolder(const std::filesystem::path& path);
   void BeginStart(const std::string& name, int64_t seed);
   std::string StateText() const;
-  // Writes the state on the disk's thread.
+  // Writes the state on the disk thread.
   void PostState();
   void PostFile(const std::filesystem::path& path, std::string text);
-  // Raises the incarnations to those of the log files, which the state may lack
-  // after a full disk.
+  // Raises the incarnations to the numbers found in the names of log files; the
+  // state may lack them after a full disk.
   void CountLogs();
 
   std::filesystem::path path_;
@@ -141,8 +141,8 @@ class RunFolder {
   std::unique_ptr<DiskQueue> disk_;
 };
 
-// The last `max_lines` lines of a file, each behind `indent`, from its last
-// 8 KiB; "" if it cannot be read or is empty.
+// The last `max_lines` lines of a file, each after `indent`, from its last 8
+// KiB; "" if it cannot be read or is empty.
 std::string LogTail(const std::filesystem::path& path, int max_lines,
                     const std::string& indent);
 

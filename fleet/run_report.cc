@@ -21,7 +21,8 @@ using nlohmann::json;
 
 constexpr auto kRateWindow = std::chrono::seconds(10);
 constexpr int64_t kMaxReportBytes = 64 << 20;
-// A fleet writes every second; one that has not for so long is named.
+// A fleet writes every second; after this long without a report it is called
+// dead.
 constexpr double kSilentS = 10.0;
 // A host reports four times a second.
 constexpr double kHostSilentS = 3.0;
@@ -55,7 +56,7 @@ json ToJson(const std::map<std::string, double>& numbers) {
   return object;
 }
 
-// "updates 12.3k (68.3/s), return 633"; what is 0 is left out.
+// "updates 12.3k (68.3/s), return 633"; numbers that are 0 are left out.
 std::string NumbersOf(const RunReport::Role& role) {
   std::vector<std::string> parts;
   for (const auto& [name, value] : role.numbers) {
@@ -140,7 +141,7 @@ std::string RunReport::Table(double now) const {
   std::string text = fmt::format(
       "status   {}, {} ago{}\nfleet    {}\n", status,
       metrics::FormatDuration(std::max(age_s, 0.0)),
-      is_silent ? ": the fleet has died, or its disk stands still" : "", fleet);
+      is_silent ? ": the fleet has died, or its disk has stalled" : "", fleet);
   // nothing limits a run that has ended
   if (status == "running") text += fmt::format("limit    {}\n", limit);
   if (!problem.empty()) text += fmt::format("problem  {}\n", problem);
@@ -217,7 +218,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
     if (beat != nullptr) {
       if (beat->state == RoleState::kWaiting) role.reason = beat->reason;
       for (const auto& [name, number] : beat->numbers) {
-        // the curves of a role are many, and have pages of their own
+        // a role has many curves, shown elsewhere
         if (name.starts_with(view.id.role + "/")) continue;
         role.numbers[name] = number.value;
         if (number.kind != BeatNumber::Kind::kCounter) continue;

@@ -26,7 +26,7 @@ struct RunReport {
     std::string host;      // where it runs; empty: the fleet's
     int64_t num_failures = 0;  // since this start of the run
     std::string last_failure;
-    // of its last heartbeat; and the growth of its counters per second
+    // from its last heartbeat, and the growth of its counters per second
     std::map<std::string, double> numbers;
     std::map<std::string, double> rates;
   };
@@ -39,7 +39,7 @@ struct RunReport {
   std::vector<HostPool::HostView> hosts;  // joined
 
   std::string ToJson() const;
-  // Throws IoError if there is none, or if it cannot be read.
+  // Throws IoError if the file does not exist or cannot be read.
   static RunReport Read(const std::filesystem::path& run_folder);
   // Lines for a terminal; `now` in seconds since 1970.
   std::string Table(double now) const;

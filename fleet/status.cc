@@ -16,9 +16,9 @@ namespace {
 
 // A side that waits less than this share of the time is no bottleneck.
 constexpr double kLeastShare = 0.05;
-// A disk that takes longer for one piece of work is named.
+// A disk that takes longer for one operation is reported.
 constexpr double kLongDiskWaitS = 10.0;
-// Time for which lost records are named.
+// How long lost records are reported.
 constexpr auto kRecent = std::chrono::minutes(1);
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -266,13 +266,13 @@ std::vector<std::string> FleetStatus::LimitForms() const {
   const double producer_share = WaitingShare(producer_);
   const double share = std::max(consumer_share, producer_share);
   if (share < kLeastShare) return {"none"};
-  // at times both sides wait at once, and neither is held up by the other
+  // at times both sides wait at once, and neither delays the other
   if (std::min(consumer_share, producer_share) >= kLeastShare &&
       consumer_share + producer_share > 1.0) {
     return Forms(buffer_, fmt::format("{} and {}s wait", consumer_, producer_),
                  std::min(consumer_share, producer_share), Reason(buffer_));
   }
-  // the side that waits is held up by the other one
+  // the other side delays the one that waits
   const bool is_consumer = consumer_share >= producer_share;
   const std::string reason = Reason(is_consumer ? consumer_ : producer_);
   const std::string side = is_consumer ? producer_ + "s" : consumer_;

@@ -31,7 +31,7 @@ struct ProgressField {
     kRate,      // its growth per second
     kValue,     // the mean over the role
     kDuration,  // the mean over the role, seconds
-    kTime,      // the time passed, and that left until the first of `goals`
+    kTime,      // time passed, and time left until the first of `goals`
     kLimit,     // FleetStatus::Limit()
   };
 
@@ -46,8 +46,8 @@ struct ProgressField {
 // Combines the heartbeats of a fleet.
 //
 // A counter is summed over all processes of the role, ended ones included, and
-// so never shrinks. A gauge is taken from the newest heartbeat of each process
-// that runs, or of all once none of the role runs.
+// so never shrinks. A gauge comes from the newest heartbeat of each running
+// process; once no process of the role runs, from all of them.
 //
 // Thread-safety: all methods may be called from any thread.
 class FleetStatus {
@@ -56,8 +56,8 @@ class FleetStatus {
   explicit FleetStatus(Clock::Duration window = std::chrono::seconds(10))
       : window_(window) {}
 
-  // Sets the state to that at `now`, which must not decrease. `disk_wait_s` is
-  // the time for which a disk has delayed the fleet itself.
+  // Updates the state to time `now`, which must not decrease. `disk_wait_s` is
+  // how long a disk has delayed the fleet itself.
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<HeartbeatMonitor::Entry>& beats,
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
@@ -68,11 +68,11 @@ class FleetStatus {
       EXCLUDES(mutex_);
   double Mean(std::string_view role, std::string_view number) const
       EXCLUDES(mutex_);
-  // The value of the process that reported last; NaN if there is none.
+  // The value from the process that reported last; NaN if there is none.
   double Last(std::string_view role, std::string_view number) const
       EXCLUDES(mutex_);
 
-  // A short phrase for the present bottleneck of the run:
+  // A short phrase for the current bottleneck of the run:
   //
   //   "stopping"
   //   "learner-0 starts", "actor-1 restarts in 4 s (exit code 3)"
@@ -87,7 +87,7 @@ class FleetStatus {
   // data is shown: its rate limiter knows what it waits for.
   std::string Limit() const EXCLUDES(mutex_);
 
-  // A problem that has made no role fail; empty if there is none.
+  // A problem that no role has failed from; empty if there is none.
   //
   //   "learner-0 waits 35 s for the disk"   for 10 s and more
   //   "learner-0 has lost 120 records of its curves"   within the last minute

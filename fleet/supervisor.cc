@@ -81,7 +81,8 @@ void Supervisor::Step() {
 void Supervisor::CheckExit(Member& member) {
   if (member.process == nullptr) return;
   std::optional<ExitStatus> status = member.process->Poll();
-  // the end of the run waits for no host that is cut off: its agent ends it
+  // the run ends without waiting for a host that is cut off: its agent ends the
+  // role
   if (!status && IsStopping() && member.phase == RolePhase::kKilled &&
       !member.process->IsReachable()) {
     status = ExitStatus{-1, SIGKILL};
@@ -124,7 +125,7 @@ void Supervisor::CheckExit(Member& member) {
     return;
   }
   if (was_killed) return HandleFailure(member, member.killed_because);
-  // the last line of a process that has ended by itself says why
+  // the last line of a process that ended by itself says why
   const std::string last_line =
       status->signal == 0
           ? LogTail(LogOf(member), /*max_lines=*/1, /*indent=*/"")
@@ -263,7 +264,7 @@ std::filesystem::path Supervisor::MakeLog(const Member& member) const {
     ::close(fd);
     return path;
   }
-  spdlog::warn("{}: no log of its own: {}; it shares that of the fleet",
+  spdlog::warn("{}: no log file: {}; its output goes to the fleet's log",
                member.spec.id.ToString(),
                IoError::FromErrno("open", path, errno).what());
   return "";
@@ -288,8 +289,7 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
     member.phase = RolePhase::kBackingOff;
     member.start_at = now_ + *pause;
     spdlog::warn(
-        "{}: {}{}; starts again in {:.2g} s ({} of {} restarts in {:g} "
-        "s); see {}",
+        "{}: {}{}; restart in {:.2g} s ({} of {} restarts in {:g} s); see {}",
         name, why,
         last_line.empty() ? ""
                           : fmt::format(" ({})", MessageOfLogLine(last_line)),
@@ -303,8 +303,8 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
       LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
   const std::string end =
       is_of_configuration
-          ? "; nothing but another configuration can help"
-          : fmt::format(", after the {} restarts in {:g} s that are allowed",
+          ? "; a restart cannot help, change the configuration"
+          : fmt::format(", after all {} restarts allowed in {:g} s",
                         policy.budget, policy.window_s);
   const std::string message =
       fmt::format("{}: {}{}; {} {}{}", name, why, end, LogOf(member),
@@ -361,8 +361,9 @@ void Supervisor::AdvanceStop() {
                                              0, result_->message.find('\n')));
       if (member.spec.takes_sigterm) member.process->Signal(SIGTERM);
     } else if (now_ >= *member.drain_deadline) {
-      Kill(member, fmt::format("not ended {:.3g} s after the order to drain",
-                               options_.config.stop_timeout_s));
+      Kill(member,
+           fmt::format("still running {:.3g} s after the order to drain",
+                       options_.config.stop_timeout_s));
     }
   }
 }

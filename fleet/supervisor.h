@@ -52,25 +52,25 @@ struct RunResult {
 // A role runs once a heartbeat says kRunning or kWaiting. It fails if it ends
 // (unless OnSuccess says otherwise), sends no heartbeat for
 // heartbeat_timeout_s, or does not run within start_timeout_s of its start or
-// of the last change of a number in its heartbeats (a replay counts what it
-// restores). A failed role is killed if it still lives, and restarted as its
+// of the last change of a number in its heartbeats (a replay counts restored
+// items). A failed role is killed if it still lives, and restarted as its
 // RestartPolicy allows. When a role's budget is spent, the run fails and the
-// other roles drain; without an optional role the run continues with a warning.
+// other roles drain; if the role is optional, the run continues with a warning.
 // A role that ends with kExitConfig before it has run is not restarted: a
 // restart cannot repair a configuration.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
 //
-// A remote role waits until the backend has room for it. The loss of its host
-// is no failure: the role waits for another host. While its host is silent, the
-// role's own silence is no failure either.
+// A remote role waits until the backend has room for it. Losing its host is not
+// a failure: the role waits for another host. Nor is silence of the role while
+// its host is silent.
 //
 // An elastic group (RoleSpec::group_arguments) starts as a whole, and again as
 // a whole after a member has failed and all others have ended. Only the failed
 // member's failure counts against its budget. A member with a spent budget is
-// left out. Once its failures have left the window, the leader is asked to end,
-// which saves its state, and the group starts with all members that are ready.
+// left out. Once its failures have left the window, the leader is asked to save
+// its state and end, and the group starts with all members that are ready.
 //
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
@@ -134,11 +134,12 @@ class Supervisor {
     uint32_t incarnation = 0;
     bool has_run = false;
     int64_t num_failures = 0;
-    // When it started or last showed progress in its start; and the progress.
+    // The time of its start, or of the last progress in its start; and that
+    // progress.
     Clock::TimePoint progressed_at;
     std::map<std::string, BeatNumber> progress;
     Clock::TimePoint start_at;  // kBackingOff
-    // its silence counts from here at the earliest, as its host was silent
+    // its silence counts from here at the earliest, because its host was silent
     Clock::TimePoint heard_of_at;
     std::string last_failure;
     // kKilled: the reason
@@ -162,7 +163,7 @@ class Supervisor {
   };
 
   void CheckExit(Member& member);
-  // Ends the run because the role has ended with success.
+  // Ends the run because the role has succeeded.
   void Complete(const Member& member);
   // --- supervisor_group.cc ---
   void FindGroup();
@@ -175,23 +176,23 @@ class Supervisor {
   void StepGroup();
   void StartGroup();
   void GrowGroup();
-  // The members that are not left out.
+  // The members except those that are left out.
   std::vector<Member*> RestOfGroup() const;
   void CheckHeartbeat(Member& member);
   void StartDue();
   void Start(Member& member);
   void AdvanceStop();
-  // Sends SIGKILL; CheckExit() finds the end of the process.
+  // Sends SIGKILL; CheckExit() notices the end of the process.
   void Kill(Member& member, std::string why);
-  // `last_line` is what the process has said last. If the configuration is the
-  // cause, the role is not started again.
+  // `last_line` is the last line of the process's log. If the configuration is
+  // the cause, the role is not started again.
   void HandleFailure(Member& member, const std::string& why,
                      const std::string& last_line = "",
                      bool is_of_configuration = false);
   void BeginStop(RunStatus status, std::string message);
   std::string LogOf(const Member& member) const;
-  // Makes the file for the output of a process; "" if that fails, and the
-  // process then uses the fleet's own output.
+  // Creates the file for the output of a process; "" if that fails: the process
+  // then shares the fleet's output.
   std::filesystem::path MakeLog(const Member& member) const;
   // Whether every role of a smaller start stage runs, has ended or is left out.
   bool MayStart(const Member& member) const;

@@ -7,15 +7,15 @@
 #include "fleet/log_follower.h"
 #include "fleet/supervisor.h"
 
-// The elastic group of a run. A generation of the group is a start of some of
-// its members, by rank. It ends when a member ends: the others notice that and
-// end by themselves, within seconds. Then the next generation starts, with the
-// members that are not left out.
+// The elastic group of a run. A generation of the group is one start of some of
+// its members, by rank. It ends when a member ends: the others notice the loss
+// and end by themselves within seconds. Then the next generation starts with
+// all members that are not left out.
 namespace replicant::fleet {
 namespace {
 
-// Longest life of a member whose group has lost another one. It may wait for
-// that one with a longer deadline of its own, such as at their meeting.
+// Maximum time that a member lives on after its group has lost another one. Its
+// own deadline may be longer, for example at the barrier of a start.
 constexpr auto kEndPatience = std::chrono::seconds(10);
 
 }  // namespace
@@ -42,7 +42,7 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
   if (status.ok() && !was_killed) {
     spdlog::info("{} is done", member.spec.id.ToString());
     if (leads && !group_.is_growing) return Complete(member);
-    // one that follows ends before the leader, which writes down the rest
+    // a follower ends before the leader, which saves the rest
     if (!leads) return;
   }
   if (!group_.is_ending) {
@@ -63,7 +63,7 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
 
 bool Supervisor::LeaveOut(Member& member, const std::string& why) {
   if (member.spec.may_be_left_out) {
-    WaitLeftOut(member, why, "the run goes on without it");
+    WaitLeftOut(member, why, "the run continues without it");
     return true;
   }
   if (!member.spec.group_arguments || &member == group_.members.front()) {
@@ -72,12 +72,12 @@ bool Supervisor::LeaveOut(Member& member, const std::string& why) {
   const auto num_left = static_cast<int>(RestOfGroup().size()) - 1;
   const std::string name = member.spec.id.ToString();
   if (num_left < member.spec.min_group_size) {
-    spdlog::error("without {} its group has {} members; it needs {} or more",
+    spdlog::error("without {} its group has {} members; at least {} are needed",
                   name, num_left, member.spec.min_group_size);
     return false;
   }
   WaitLeftOut(member, why,
-              fmt::format("the group goes on with {} of {} members", num_left,
+              fmt::format("the group continues with {} of {} members", num_left,
                           group_.members.size()));
   return true;
 }
@@ -88,8 +88,8 @@ void Supervisor::WaitLeftOut(Member& member, const std::string& why,
   member.phase = RolePhase::kLeftOut;
   member.start_at = member.tracker.AllowedAgainAt();
   spdlog::warn(
-      "{}: {}, after the {} restarts in {:g} s that are allowed; {}, and it "
-      "may start again in {:.3g} s; see {}",
+      "{}: {}, after all {} restarts allowed in {:g} s; {}, and it may start "
+      "again in {:.3g} s; see {}",
       member.spec.id.ToString(), why, policy.budget, policy.window_s,
       who_goes_on, ToSeconds(member.start_at - now_), LogOf(member));
 }
@@ -107,15 +107,15 @@ void Supervisor::StepGroup() {
       continue;
     }
     member->is_killed_with_group = true;
-    Kill(*member, "it has not ended with its group");
+    Kill(*member, "still running after the end of its group");
   }
 }
 
-// Starts all members that are not left out, once none of them has to wait.
+// Starts all members that are not left out, once none has to wait.
 void Supervisor::StartGroup() {
   Member& leader = *group_.members.front();
   if (group_.is_ending && !group_.has_failed && !group_.is_growing) {
-    // each says that it has lost another one: the fault is the group's
+    // each member reports the loss of another: the failure is the group's
     group_.has_failed = true;
     HandleFailure(leader, "its group has ended",
                   LogTail(LogOf(leader), /*max_lines=*/1, /*indent=*/""));
@@ -141,14 +141,14 @@ void Supervisor::StartGroup() {
     member.group_arguments = member.spec.group_arguments(rank, size);
     Start(member);
     if (member.process != nullptr) continue;
-    // it could not be started: the others do not meet it
+    // this member could not be started, so the others would wait for it in vain
     group_.is_ending = group_.has_failed = true;
     group_.end_by = now_;
   }
 }
 
-// Asks the leader to end if a member that is left out may start again: the
-// next start of the group has it.
+// Asks the leader to end if a member that is left out may start again; the
+// group's next start includes it.
 void Supervisor::GrowGroup() {
   const std::vector<Member*> members = RestOfGroup();
   const bool all_run = std::ranges::all_of(members, [](const Member* member) {

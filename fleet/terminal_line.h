@@ -10,14 +10,14 @@
 namespace replicant::fleet {
 
 // `text` as one line of at most `columns` characters for a terminal: control
-// characters, which could move the cursor, become spaces, and what does not
-// fit is cut with a "…" at the end. A character counts as one column; wide
-// (East Asian) and combining ones are not treated apart.
+// characters, which could move the cursor, become spaces, and a text that does
+// not fit is cut and ends with "…". A character counts as one column; wide
+// (East Asian) and combining characters get no special treatment.
 std::string FitToColumns(std::string_view text, int columns);
 
 // One line at the bottom of a terminal that is rewritten in place.
 //
-// The text is cut to the present width of the terminal. The cursor rests at the
+// The text is cut to the current width of the terminal. The cursor rests at the
 // start of the line, so that output of another program replaces the line
 // instead of following it. The cursor is never hidden and no terminal mode is
 // changed, so a killed process leaves the terminal intact. Errors of the
@@ -34,10 +34,11 @@ class TerminalLine {
   TerminalLine(const TerminalLine&) = delete;
   TerminalLine& operator=(const TerminalLine&) = delete;
 
-  // If false, Show() prints each text whole, as a line of its own.
+  // If false, Show() prints each text whole, on a separate line.
   bool is_live() const { return is_live_; }
 
-  // Columns that a text may have now; the largest int if the line is not live.
+  // Maximum columns of a text at present; the largest int if the line is not
+  // live.
   int columns() const;
 
   void Show(std::string_view text) EXCLUDES(mutex_);

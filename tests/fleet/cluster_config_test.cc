@@ -37,7 +37,7 @@ TEST(ClusterConfigTest, HostsAndRolesAreRead) {
 
 TEST(ClusterConfigTest, MistakesAreNamed) {
   EXPECT_THAT(MessageOf<ConfigError>([] { Load("backend: ssh\n"); }),
-              HasSubstr("want the hosts of the actors under ssh"));
+              HasSubstr("must name the hosts of the actors with backend ssh"));
   // ssh would take it for an option
   EXPECT_THAT(MessageOf<ConfigError>(
                   [] { Load("hosts: [{name: -oProxyCommand=x}]\n"); }),
@@ -61,8 +61,8 @@ TEST(ResolveClusterAddressTest, TakesNumbersAlone) {
   EXPECT_EQ(ResolveClusterAddress("10.0.0.2"), "10.0.0.2");
   EXPECT_EQ(ResolveClusterAddress("fd00::2"), "[fd00::2]");
   EXPECT_EQ(MessageOf<ConfigError>([] { ResolveClusterAddress("node3"); }),
-            "cluster.address: 'node3' is no numeric address such as 10.0.0.2; "
-            "hint: auto, the default, finds that of this host");
+            "cluster.address: 'node3' is not a numeric address such as "
+            "10.0.0.2; hint: auto, the default, finds this host's address");
 }
 
 }  // namespace

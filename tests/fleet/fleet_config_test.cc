@@ -80,13 +80,13 @@ TEST(FleetConfigTest, SaysWhatIsWrong) {
             "    actors: {}\n"
             "    learner: {initial_backoff_s: 40}\n");
       }),
-      "run.yaml:1:13: run.name: want 1 to 100 letters, digits, '_', '-' and "
-      "'.', the first not '.', since it names a folder\n"
+      "run.yaml:1:13: run.name: must be 1 to 100 letters, digits, '_', '-' and "
+      "'.', not starting with '.', since it names a folder\n"
       "run.yaml:1:24: run.seed: -1 is outside >= 0 (seed of all random numbers "
       "of the run)\n"
       "run.yaml:3:24: fleet.heartbeat_timeout_s: 0.5 is outside [1, 3600] "
-      "(seconds without a heartbeat after which a process is killed and has "
-      "failed; processes send one a second)\n"
+      "(seconds without a heartbeat after which a process is killed and counts "
+      "as failed; processes send one a second)\n"
       "run.yaml:5:5: fleet.restart.actors: unknown key; did you mean 'actor'?\n"
       "run.yaml:6:5: fleet.restart.learner.max_backoff_s: must be >= "
       "initial_backoff_s");

@@ -212,8 +212,7 @@ TEST_F(HostPoolTest, AHostThatIsNotNeededIsToldToLeave) {
   const ReportReply reply = report(idle);
   EXPECT_EQ(reply.verdict, Verdict::kLeave);
   EXPECT_EQ(reply.reason,
-            "the host is not needed: all processes of the run have a place on "
-            "others");
+            "the host is not needed: other hosts run all processes of the run");
   EXPECT_EQ(report(3 - idle).verdict, Verdict::kGoOn);
 }
 

@@ -50,10 +50,9 @@ TEST(PortClaimTest, NobodyElseIsGivenAClaimedPort) {
 }
 
 TEST(PortClaimTest, RefusesAnAddressThatIsNotOneOfThisHost) {
-  EXPECT_EQ(
-      MessageOf<ConfigError>([] { PortClaim("tcp://host.example:*"); }),
-      "tcp://host.example:*: want the address of a network interface as a "
-      "number, such as 10.0.0.2, since other processes connect to it");
+  EXPECT_EQ(MessageOf<ConfigError>([] { PortClaim("tcp://host.example:*"); }),
+            "tcp://host.example:*: give the numeric address of a network "
+            "interface, such as 10.0.0.2: other processes connect to it");
   EXPECT_EQ(MessageOf<ConfigError>([] { PortClaim("tcp://203.0.113.1:*"); }),
             "tcp://203.0.113.1:*: Cannot assign requested address");
 }

@@ -157,8 +157,8 @@ TEST_F(RunFleetTest, ARoleThatAlwaysFailsEndsTheRunWithItsLog) {
   EXPECT_EQ(ExitCode(), 1);
   const std::string log = (run_ / "logs/actor-0.2.log").string();
   EXPECT_THAT(Output(),
-              HasSubstr("failed: actor-0: exit code 1, after the 1 restarts in "
-                        "600 s that are allowed; " +
+              HasSubstr("failed: actor-0: exit code 1, after all 1 restarts "
+                        "allowed in 600 s; " +
                         log + " ends with:\n  actor: unknown task 'wlaker'\n"));
   EXPECT_THAT(Lines("ends"), ElementsAre("actor-0", "actor-0", "learner-0"));
   EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
@@ -196,8 +196,9 @@ TEST_F(RunFleetTest, KillsWhatDoesNotDrain) {
   ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
   fleet_->Signal(SIGINT);
   EXPECT_EQ(ExitCode(), 1);
-  EXPECT_THAT(Output(),
-              HasSubstr("actor-0: not ended 0.2 s after the order to drain"));
+  EXPECT_THAT(
+      Output(),
+      HasSubstr("actor-0: still running 0.2 s after the order to drain"));
 }
 
 TEST_F(RunFleetTest, ASecondSignalDoesNotWait) {
@@ -254,7 +255,8 @@ TEST_F(RunFleetTest, RefusesAFolderInUseAndAProgramThatIsNotThere) {
   const CommandResult second = RunCommand(
       {.command = {REPLICANT_FAKE_FLEET, run_.string(), "--resume"}}, kLong);
   EXPECT_EQ(second.status.code, 1);
-  EXPECT_THAT(second.output, HasSubstr("another fleet or learner runs here: "));
+  EXPECT_THAT(second.output,
+              HasSubstr("another fleet or learner is running in it: "));
   fleet_->Signal(SIGTERM);
   EXPECT_EQ(ExitCode(), 0) << Output();
 
@@ -302,7 +304,8 @@ TEST_F(RunFleetTest, TheConsoleHasTheWarningsAndErrorsOfTheRoles) {
 TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {
   AddRole("actor", "0", "0", "0", "restart", {"count=7", "run", "until-stop"});
   Start({"--set", "fleet.metrics_address=127.0.0.1:0"});
-  const std::string text = "serves metrics of every role at http://127.0.0.1:";
+  const std::string text =
+      "serving the metrics of every role at http://127.0.0.1:";
   ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
   const std::string port = Output().substr(Output().find(text) + text.size());
   const int number = std::stoi(port);

@@ -153,14 +153,16 @@ TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
 
 TEST_F(RunFolderTest, TwoFleetsNeverShareAFolder) {
   std::optional<RunFolder> folder(RunFolder::Create(Config(), "{}\n"));
-  EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Resume(path_); }),
-            "run folder " + path_.string() +
-                ": another fleet or learner runs here: in use by process " +
-                HostAndPid());
+  EXPECT_EQ(
+      MessageOf<IoError>([&] { RunFolder::Resume(path_); }),
+      "run folder " + path_.string() +
+          ": another fleet or learner is running in it: in use by process " +
+          HostAndPid());
   EXPECT_THAT(
       MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
-      HasSubstr("another fleet or learner runs here: in use by process " +
-                HostAndPid()));
+      HasSubstr(
+          "another fleet or learner is running in it: in use by process " +
+          HostAndPid()));
   // a moved folder is the same one
   {
     const RunFolder moved = std::move(*folder);
@@ -176,7 +178,7 @@ TEST_F(RunFolderTest, ResumesOnlyARun) {
   EXPECT_EQ(resume(), "run folder " + path_.string() + ": no such folder");
   MakeFolders(path_);
   EXPECT_EQ(resume(), "run folder " + path_.string() +
-                          ": no run to resume, since it has no config.yaml");
+                          ": no run to resume, because it has no config.yaml");
   { RunFolder::Create(Config(), "{}\n"); }
   AtomicWriteFile(path_ / "state.yaml", "status: over\nstarts: 1\n");
   EXPECT_EQ(resume(), (path_ / "state.yaml").string() +
@@ -184,7 +186,7 @@ TEST_F(RunFolderTest, ResumesOnlyARun) {
                           "complete, stopped, failed (status of the run)");
   std::filesystem::remove(path_ / "state.yaml");
   EXPECT_EQ(resume(), "run folder " + path_.string() +
-                          ": no run to resume, since it has no state.yaml");
+                          ": no run to resume, because it has no state.yaml");
 }
 
 TEST_F(RunFolderTest, AFileOrFolderInARunNamesIt) {

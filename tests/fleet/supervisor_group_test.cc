@@ -144,9 +144,10 @@ TEST_F(SupervisorGroupTest, AGroupThatIsTooSmallEndsTheRun) {
   const testing::LogLines log;
   LeaveWorker1Out();
   EXPECT_TRUE(supervisor_->IsStopping());
-  EXPECT_THAT(log.lines(),
-              ::testing::Contains("without worker-1 its group has 2 members; "
-                                  "it needs 3 or more"));
+  EXPECT_THAT(
+      log.lines(),
+      ::testing::Contains(
+          "without worker-1 its group has 2 members; at least 3 are needed"));
 }
 
 TEST_F(SupervisorGroupTest, KillsAMemberThatDoesNotEndWithItsGroup) {

@@ -112,8 +112,7 @@ TEST_F(SupervisorTest, ARoleWithoutBudgetEndsTheRunWithItsLog) {
   EXPECT_EQ(result.status, RunStatus::kFailed);
   EXPECT_FALSE(result.ok());
   EXPECT_EQ(result.message,
-            "actor-0: exit code 1, after the 2 restarts in 600 s that are "
-            "allowed; " +
+            "actor-0: exit code 1, after all 2 restarts allowed in 600 s; " +
                 log +
                 " ends with:\n  first line\n"
                 "  actor: no such task 'wlaker'");
@@ -135,8 +134,8 @@ TEST_F(SupervisorTest, AConfigurationThatCannotRunIsTriedOnce) {
   supervisor_->Step();
   EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
   EXPECT_EQ(supervisor_->result().message,
-            "learner-0: exit code 78; nothing but another configuration can "
-            "help; " +
+            "learner-0: exit code 78; a restart cannot help, change the "
+            "configuration; " +
                 log + " ends with:\n  learner: cuda:3: no such device");
 }
 
@@ -157,8 +156,8 @@ TEST_F(SupervisorTest, AFailureShowsWhatTheProcessHasSaidLast) {
   supervisor_->Step();
   ASSERT_EQ(lines.lines().size(), 1U);
   EXPECT_THAT(lines.lines()[0],
-              ::testing::StartsWith("actor-0: exit code 3 (actor: no task); "
-                                    "starts again in 2 s"));
+              ::testing::StartsWith(
+                  "actor-0: exit code 3 (actor: no task); restart in 2 s"));
 }
 
 TEST_F(SupervisorTest, KillsARoleThatIsSilent) {
@@ -320,7 +319,7 @@ TEST_F(SupervisorTest, KillsWhatDoesNotDrainInTime) {
   EXPECT_FALSE(result.ok());
   EXPECT_THAT(
       result.problems,
-      ElementsAre("actor-0: not ended 5 s after the order to drain; see " +
+      ElementsAre("actor-0: still running 5 s after the order to drain; see " +
                       folder_.LogFile(kActor, 1).string(),
                   "learner-0: exit code 4 while the run was stopped; see " +
                       folder_.LogFile(kLearner, 1).string()));

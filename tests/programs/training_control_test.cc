@@ -87,7 +87,8 @@ TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
                                      "fleet.metrics_address=127.0.0.1:0"}),
                  .stdout_file = folder_.path() / "out",
                  .stderr_file = folder_.path() / "out"});
-  const std::string url = "serves metrics of every role at http://127.0.0.1:";
+  const std::string url =
+      "serving the metrics of every role at http://127.0.0.1:";
   ASSERT_TRUE(AwaitFile(folder_.path() / "out", url)) << Output();
   const int port = std::stoi(Output().substr(Output().find(url) + url.size()));
   std::set<std::string> missing;

@@ -74,8 +74,9 @@ int64_t NumberBehind(const std::filesystem::path& log,
                                  : std::stoll(text.substr(at + words.size()));
 }
 
-// Three processes, of which one stays lost: the group goes on with two from the
-// newest checkpoint, and grows to three again from where the two have ended.
+// Three processes, of which one stays lost: the group continues with two from
+// the newest checkpoint, and grows to three again from where the two have
+// ended.
 TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
   const std::string resumed = "goes on from the checkpoint of step ";
   Process fleet({.command = Command(
@@ -104,7 +105,7 @@ TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
                         "each (90 of 90 in all), learning rates x 1"));
   // one may be complete that the log does not name any more
   EXPECT_GE(NumberBehind(log(2), resumed), NumberBehind(log(1), " of step "));
-  EXPECT_THAT(Output(), HasSubstr("the group goes on with 2 of 3 members"));
+  EXPECT_THAT(Output(), HasSubstr("the group continues with 2 of 3 members"));
 
   ASSERT_TRUE(AwaitFile(log(3), resumed)) << Output();
   // nothing is computed twice when it grows

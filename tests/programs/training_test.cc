@@ -327,10 +327,11 @@ TEST_F(TrainingTest, ASecondLearnerInAFolderIsRefused) {
   const CommandResult second =
       RunCommand({.command = command(1)}, std::chrono::minutes(3));
   EXPECT_EQ(second.status.code, 1) << second.output;
-  EXPECT_THAT(second.output,
-              HasSubstr("run folder " + run_.string() +
-                        ": another fleet or learner runs here: in use by "
-                        "process "));
+  EXPECT_THAT(
+      second.output,
+      HasSubstr(
+          "run folder " + run_.string() +
+          ": another fleet or learner is running in it: in use by process "));
   EXPECT_THAT(second.output, HasSubstr(fmt::format("/{}\n", first.pid())));
   // a learner that is killed leaves no lock behind
   first.Signal(SIGKILL);
