@@ -44,7 +44,7 @@ Header ReadHeader(const std::filesystem::path& path,
   if (header.magic != kMagic || header.version < kOldestVersion ||
       header.version > kVersion) {
     throw IoError(
-        fmt::format("{}: {} bytes that are no checkpoint of version {} to {}",
+        fmt::format("{}: its {} bytes are not a checkpoint of version {} to {}",
                     path.string(), std::filesystem::file_size(path),
                     kOldestVersion, kVersion));
   }
@@ -117,7 +117,7 @@ CheckpointFile ReadCheckpointFile(const std::filesystem::path& folder,
   file.snapshot_begin = HeadBytes(header);
   if (file.snapshot_begin > bytes.size() ||
       header.snapshot_bytes != bytes.size() - file.snapshot_begin) {
-    throw IoError(fmt::format("{}: {} bytes, where its header says {}",
+    throw IoError(fmt::format("{}: has {} bytes, but its header says {}",
                               path.string(), bytes.size(),
                               header.snapshot_bytes + file.snapshot_begin));
   }

@@ -62,10 +62,11 @@ void WriteLayout(const std::filesystem::path& folder,
 void CheckSameShape(const std::filesystem::path& folder,
                     const CheckpointLayout& layout, const StepShape& shape) {
   if (layout.shape == shape) return;
-  throw InvalidArgument(fmt::format(
-      "{}: its steps have {}, the configuration {}; hint: configure the sizes "
-      "of the folder, or start afresh with another checkpoint_folder",
-      folder.string(), ToText(layout.shape), ToText(shape)));
+  throw InvalidArgument(
+      fmt::format("{}: its steps have {}, the configuration has {}; hint: "
+                  "configure the sizes that the folder has, or start afresh "
+                  "with another checkpoint_folder",
+                  folder.string(), ToText(layout.shape), ToText(shape)));
 }
 
 }  // namespace replicant::replay

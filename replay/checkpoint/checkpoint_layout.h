@@ -27,8 +27,8 @@ struct CheckpointLayout {
   static CheckpointLayout Read(config::Reader& reader);
 };
 
-// Returns nothing if the folder has no layout. Throws IoError or ConfigError if
-// it cannot be read.
+// Returns std::nullopt if the folder has no layout. Throws IoError or
+// ConfigError if it cannot be read.
 std::optional<CheckpointLayout> ReadLayout(const std::filesystem::path& folder);
 // Throws IoError.
 void WriteLayout(const std::filesystem::path& folder,

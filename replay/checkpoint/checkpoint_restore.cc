@@ -4,10 +4,11 @@
 // Checkpoints are tried from the newest to the oldest until one can be read
 // whole, groups included; only then is the shard changed, and only then are
 // damaged ones set aside. If there are checkpoints and none can be read, the
-// files stay as they are for a person to look at. After a restore the
-// journal is replayed: the groups of its segments in order, without those that
-// the snapshot holds or that were written twice, which their serials tell. The
-// limiters' states between them let in the items that samples had admitted.
+// files stay as they are for a person to look at. After a restore the journal
+// is replayed: the groups of its segments in order. Their serials show which
+// groups the snapshot holds or the journal repeats; these are skipped. The
+// limiters' states between the groups let in the items that samples had
+// admitted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
@@ -42,20 +43,21 @@ void ReadPlaces(const std::filesystem::path& folder,
     for (const auto& [offset, index] : places) offsets.push_back(offset);
     size_t next = 0;
     const std::filesystem::path path = SegmentPath(folder, entry.first);
-    ReadRecords(path, entry.first, offsets,
-                [&](int64_t offset, const SegmentRecord& record) {
-                  const size_t index = places[next++].second;
-                  if (record.serial != encoded.places[index].serial) {
-                    throw IoError(fmt::format(
-                        "{}: group {} at byte {}, want {}", path.string(),
-                        record.serial, offset, encoded.places[index].serial));
-                  }
-                  visit(index, record);
-                });
+    ReadRecords(
+        path, entry.first, offsets,
+        [&](int64_t offset, const SegmentRecord& record) {
+          const size_t index = places[next++].second;
+          if (record.serial != encoded.places[index].serial) {
+            throw IoError(fmt::format(
+                "{}: group {} at byte {}, expected group {}", path.string(),
+                record.serial, offset, encoded.places[index].serial));
+          }
+          visit(index, record);
+        });
   }
 }
 
-// Reads the groups of a snapshot, but gives them to nobody. Throws IoError.
+// Reads the groups of a snapshot only to check them. Throws IoError.
 void CheckPlaces(const std::filesystem::path& folder,
                  const EncodedSnapshot& encoded) {
   ReadPlaces(folder, encoded,
@@ -107,7 +109,7 @@ void Checkpointer::FindFiles() {
       restored_.problems.emplace_back(e.what());
     }
   }
-  // nor is the number of a checkpoint that was set aside
+  // the same holds for the number of a checkpoint that was set aside
   const auto damaged = ListNumbered(options_.folder, "checkpoint", "damaged");
   if (!damaged.empty()) {
     last_number_ = std::max(last_number_, *damaged.rbegin());
@@ -162,7 +164,7 @@ void Checkpointer::SetAside(uint64_t number) {
   const std::optional<CheckpointHead>& head = damaged_.at(number);
   std::error_code error;
   for (const auto& [segment, info] : segments_) {
-    // without a head, any of them may belong to it
+    // if the head is unreadable, any segment may belong to the checkpoint
     if (head && !head->segments.contains(segment)) continue;
     std::filesystem::create_hard_link(SegmentPath(options_.folder, segment),
                                       SegmentPath(folder, segment), error);
@@ -295,8 +297,9 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             options_.on_restored_group();
           });
       if (left > 0) {
-        restored_.problems.push_back(fmt::format(
-            "{}: its last {} bytes are no whole record", path.string(), left));
+        restored_.problems.push_back(
+            fmt::format("{}: its last {} bytes are not a whole record",
+                        path.string(), left));
       }
     } catch (const IoError& e) {
       restored_.problems.emplace_back(e.what());

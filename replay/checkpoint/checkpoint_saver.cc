@@ -47,7 +47,7 @@ std::string CheckpointSaver::Save(const Job& job) {
                  job.id == 0 ? "" : " of id " + std::to_string(job.id));
     return "";
   } catch (const std::exception& e) {
-    // the service goes on: the checkpoint before is still there
+    // the service continues: the previous checkpoint is still there
     spdlog::error("checkpoint: {}", e.what());
     return e.what();
   }

@@ -1,7 +1,7 @@
 // Save() writes in an order that a crash may cut anywhere:
 //
 //   1. append the groups of the snapshot that no segment holds yet;
-//   2. append the live groups of sparse segments again, so that these can go;
+//   2. append the live groups of sparse segments again, to free these;
 //   3. force the segments to the disk;
 //   4. write the checkpoint's file, which names the segments that it needs;
 //   5. verify the kept checkpoints that an earlier process wrote;
@@ -51,8 +51,8 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
   lock_.emplace(options.folder / "lock", options.folder.string());
   RemoveStaleTemporaries(options.folder);
   const bool is_new_layout = Restore();
-  // make the restored state the newest checkpoint; without a journal from now
-  // on, it is also the only place of what was in one
+  // make the restored state the newest checkpoint; if there is no journal from
+  // here on, it also preserves the groups of the old journal
   if (options.restore_id != 0 ||
       (is_new_layout && options.durability == Durability::kCheckpoint &&
        restored_.journal_groups > 0)) {
@@ -250,8 +250,7 @@ void Checkpointer::ForgetOld(const ShardSnapshot& snapshot) {
       return !needed.contains(entry.first);
     });
   }
-  // `needed` may lack segments that are opened from here on: delete none above
-  // its newest
+  // `needed` may lack segments opened later: delete none newer than its newest
   const auto segments = ListNumbered(options_.folder, "segment", "log");
   const uint64_t newest = needed.empty() ? 0 : *needed.rbegin();
   for (const uint64_t number :

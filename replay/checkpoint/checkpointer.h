@@ -26,9 +26,9 @@ struct CheckpointOptions {
   Durability durability = Durability::kCheckpoint;
   // Segments are closed beyond this size.
   int64_t segment_bytes = int64_t{64} << 20;
-  // Number of complete checkpoints to keep, at least 1, among those without an
-  // id; and number of ids to keep, with the newest checkpoint of each. Older
-  // ones serve if the newest is damaged, or if a run goes back.
+  // Number of complete checkpoints without an id to keep, at least 1; also the
+  // number of ids to keep, each with its newest checkpoint. Older checkpoints
+  // serve if the newest is damaged, or if a run goes back.
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
@@ -38,8 +38,7 @@ struct CheckpointOptions {
 
 // Results of the restore in Checkpointer's constructor.
 struct RestoreReport {
-  // The number of the loaded checkpoint; none if no checkpoint could be
-  // loaded.
+  // The number of the loaded checkpoint; std::nullopt if none was loaded.
   std::optional<uint64_t> number;
   uint64_t id = 0;  // its id, or 0
   // Groups of the journal that were inserted after the checkpoint.
@@ -105,11 +104,11 @@ class Checkpointer {
   // Writes a checkpoint of the shard's present state and returns its number.
   // Throws IoError on failure; earlier checkpoints remain.
   uint64_t Save();
-  // The same for an earlier snapshot. `id` is the client's, or 0; among
-  // checkpoints with the same id, the newest counts.
+  // Writes a checkpoint of an earlier snapshot. `id` is the client's, or 0;
+  // among checkpoints with the same id, the newest counts.
   uint64_t Save(const ShardSnapshot& snapshot, uint64_t id);
 
-  // The number of the last checkpoint saved or found, or 0.
+  // The number of the last checkpoint saved or found; 0 if none.
   uint64_t last_number() const;
 
  private:
@@ -169,9 +168,9 @@ class Checkpointer {
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);
   // The heads of the checkpoints that are kept, by number.
   std::map<uint64_t, CheckpointHead> kept_ GUARDED_BY(mutex_);
-  // Those that were read whole or written.
+  // Checkpoints that this object has read whole or written.
   std::set<uint64_t> verified_ GUARDED_BY(mutex_);
-  // Those that cannot be read, with their heads if these can.
+  // Checkpoints that cannot be read, with their heads if these can be read.
   std::map<uint64_t, std::optional<CheckpointHead>> damaged_ GUARDED_BY(mutex_);
   uint64_t last_number_ GUARDED_BY(mutex_) = 0;
 };

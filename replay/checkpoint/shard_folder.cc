@@ -17,7 +17,7 @@ constexpr std::string_view kOf = "-of-";
 // made before any other file of a folder of checkpoints
 constexpr const char* kLayoutName = "layout.yaml";
 
-// Returns N of "shard-I-of-N"; nothing for another name.
+// Returns N of "shard-I-of-N"; std::nullopt for any other name.
 std::optional<int64_t> NumShardsOf(const std::string& name) {
   const size_t of = name.rfind(kOf);
   if (!name.starts_with(kPrefix) || of == std::string::npos) {
@@ -43,9 +43,9 @@ void CheckNumShards(const std::filesystem::path& folder, int64_t num_shards) {
   const auto check = [&](int64_t found) {
     if (found == num_shards) return;
     throw ConfigError(fmt::format(
-        "replay.shards: {}, but {} holds checkpoints of {}; a replay goes on "
-        "with the number of shards that it began with; hint: --set "
-        "replay.shards={}, or another folder for a new replay",
+        "replay.shards: {}, but {} holds checkpoints of {}; a replay keeps the "
+        "number of shards that it began with; hint: --set replay.shards={}, or "
+        "choose another folder for a new replay",
         num_shards, folder.string(), found, found));
   };
   std::error_code error;

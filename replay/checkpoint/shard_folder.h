@@ -12,9 +12,9 @@ namespace replicant::replay {
 std::filesystem::path ShardFolder(const std::filesystem::path& folder,
                                   int64_t index, int64_t num_shards);
 
-// Throws ConfigError, naming both numbers, if `folder` holds checkpoints of
-// another number of shards: items would be lost or duplicated. Changes nothing.
-// A missing folder holds no checkpoints.
+// Throws ConfigError, naming both numbers, if `folder` holds checkpoints of a
+// different number of shards: items would be lost or duplicated. Changes
+// nothing. A missing folder holds no checkpoints.
 void CheckNumShards(const std::filesystem::path& folder, int64_t num_shards);
 
 }  // namespace replicant::replay

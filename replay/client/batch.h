@@ -41,8 +41,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
-  // The BatchReader that drew it and its table, for UpdatePriorities(); 0 and
-  // "": none. [services] how often each was restarted before the draws.
+  // The BatchReader that drew the batch and its table, for UpdatePriorities();
+  // 0 and "": none. [services] how often each was restarted before the draws.
   uint64_t reader_id = 0;
   std::string table;
   std::vector<int64_t> num_restarts;
@@ -70,7 +70,7 @@ struct Batch {
   // BatchMessage::DecodeFrames() throws.
   void Take(const BatchMessage& message, int64_t first_row, int32_t shard,
             double share, FrameDecoder& decoder);
-  // The same without the frames: keeps the message for StacksOf().
+  // Copies the items without their frames: keeps the message for FramesOf().
   void TakeCompressed(BatchMessage message, int64_t first_row, int32_t shard,
                       double share);
   // Returns the frames of a row: in the buffers, or decoded into `room`, which

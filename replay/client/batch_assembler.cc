@@ -76,7 +76,7 @@ void BatchAssembler::Prepare(Batch& batch, const BatchForm& form,
                              bool takes_memory) {
   const int64_t size = options_.batch_size;
   const StepShape& shape = options_.shape;
-  // a batch that the user gave back may come from another reader
+  // a batch that the user returned may come from another reader
   const bool is_usable = batch.HasBuffersFor(size, form, shape);
   if (!is_usable) batch = Batch();
   batch.Resize(size, form);
@@ -88,8 +88,8 @@ void BatchAssembler::Prepare(Batch& batch, const BatchForm& form,
     try {
       batch.memory = rpc::SharedMemory::Create(layout.end);
     } catch (const IoError& e) {
-      spdlog::warn("reader '{}': {}; batches come by messages", options_.name,
-                   e.what());
+      spdlog::warn("reader '{}': {}; batches arrive as messages instead",
+                   options_.name, e.what());
       can_share_memory_ = false;
     }
   }

@@ -78,7 +78,7 @@ class BatchAssembler {
   // BatchMessage::DecodeFrames() throws.
   void Finish(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
 
-  // Ends the decode threads and drops assemblies that no thread has begun.
+  // Ends the decode threads and drops assemblies that no thread has started on.
   void Close() EXCLUDES(mutex_);
 
  private:

@@ -1,7 +1,6 @@
-// The side of the callers: options, the queue of ready batches, and the orders
-// to the network's thread (pause, limit, priorities, checkpoint), which it
-// finds under the lock when it is woken. The thread is in
-// batch_reader_network.cc.
+// The callers' side: options, the queue of ready batches, and the orders to the
+// network thread (pause, limit, priorities, checkpoint). The network thread, in
+// batch_reader_network.cc, reads the orders under the lock when it is woken.
 #include "replay/client/batch_reader.h"
 
 #include <fmt/format.h>
@@ -109,8 +108,8 @@ void BatchReader::UpdatePriorities(const Batch& batch,
   }
   if (batch.reader_id != id_) {
     throw InvalidArgument(fmt::format(
-        "BatchReader: '{}', which reads table '{}', did not draw this batch "
-        "of table '{}'; hint: give the priorities to the reader that drew it",
+        "BatchReader: '{}' reads table '{}' and did not draw this batch of "
+        "table '{}'; hint: give the priorities to the reader that drew it",
         options_.name, options_.table, batch.table));
   }
   std::vector<Update> updates(options_.endpoints.size());

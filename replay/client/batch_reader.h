@@ -46,7 +46,7 @@ struct BatchReaderOptions {
   // 0 leaves frames compressed, for Batch::FramesOf().
   int64_t decode_threads = 1;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
-  // Time after which a service answers with the items that it has; the reader
+  // Time after which a service answers with the items drawn so far; the reader
   // requests the rest again.
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
   // Whether services of this host write batches into memory that the reader
@@ -82,13 +82,13 @@ struct BatchReaderMetrics {
 //   (M_s / sum M) P_i
 //
 // where P_i is its probability within the service. This is exact even if masses
-// have changed meanwhile, because both factors are those of the draw.
+// have changed meanwhile, because both factors are the ones used for the draw.
 //
 // With several services the reader asks each for its table's size and mass five
-// times a second, so that services with few draws also keep their share. It
-// starts to draw once all tables together hold the sum of their
-// min_size_to_sample, or one of them already makes its writers wait. A table
-// below its own minimum has no share until it has filled.
+// times a second, so that services with few draws also keep their share. Draws
+// start once all tables together hold the sum of their min_size_to_sample, or
+// once a table makes its writers wait. A table below its min_size_to_sample has
+// no share until it reaches it.
 //
 // Services of this host write into the memory of a batch (BatchAssembler). If a
 // reply is lost, the batch starts again in other memory, because the service
@@ -110,13 +110,14 @@ class BatchReader : public BatchSource {
   ReadResult Next(Clock::TimePoint deadline, Batch* batch) override
       EXCLUDES(mutex_);
 
-  // True: the reader draws `prefetch` batches ahead in any case.
+  // True: the reader always draws `prefetch` batches ahead.
   bool CanReadAhead() const override { return true; }
 
   // Sends a new priority for each item of `batch`, without waiting. Throws
-  // InvalidArgument if one is negative or not finite, or not one for each, or
-  // if another reader drew the batch. Drops and counts those of items that a
-  // service drew before it was restarted: it may have given their keys again.
+  // InvalidArgument if a priority is negative or not finite, if their number
+  // differs from the items', or if another reader drew the batch. Drops and
+  // counts priorities of items that a service drew before a restart: it may
+  // have reused their keys.
   void UpdatePriorities(const Batch& batch,
                         std::span<const float> priorities) override
       EXCLUDES(mutex_);
@@ -130,7 +131,7 @@ class BatchReader : public BatchSource {
   // reader requests no batch until these requests are sent. Throws
   // InvalidArgument if `id` is 0.
   void StartCheckpoint(uint64_t id, Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // The same with checkpoint_timeout from now as the deadline.
+  // As above, with checkpoint_timeout from now as the deadline.
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override
       EXCLUDES(mutex_);
@@ -161,7 +162,7 @@ class BatchReader : public BatchSource {
     std::string endpoint;
     std::unique_ptr<rpc::Client> client;
     bool is_checked = false;
-    bool takes_memory = true;     // as far as is known
+    bool takes_memory = true;     // assumed until a reply shows otherwise
     Clock::TimePoint next_check;  // while it is not checked
     Clock::TimePoint down_until;  // its last request was lost
     double mass = 1.0;

@@ -1,4 +1,4 @@
-// The network's thread of BatchReader. Its loop receives replies, sends
+// The network thread of BatchReader. Its loop receives replies, sends
 // priorities and a checkpoint's requests, and starts batches while there is
 // room for them.
 //
@@ -22,8 +22,8 @@
 namespace replicant::replay {
 namespace {
 
-// Pause between attempts to reach a service that has not answered yet, and one
-// that was lost.
+// Pause between attempts to reach a service that has not answered yet, and
+// between attempts to reach a lost one.
 constexpr auto kCheckInterval = std::chrono::seconds(1);
 constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
@@ -77,10 +77,10 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
   if (reply.result != rpc::CallResult::kOk) return false;
   const ServiceInfo info = ServiceInfo::Decode(reply.payload);
   if (!(info.shape == options_.shape)) {
-    throw CommError(fmt::format(
-        "{}: the replay holds steps of other sizes than the reader '{}' "
-        "expects; hint: give both the same task",
-        shard.endpoint, options_.name));
+    throw CommError(
+        fmt::format("{}: the replay's steps differ in size from those that "
+                    "reader '{}' expects; hint: give both the same task",
+                    shard.endpoint, options_.name));
   }
   for (const TableInfo& table : info.tables) {
     if (table.name != options_.table) continue;
@@ -93,19 +93,19 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
 void BatchReader::CheckForm(const std::string& endpoint,
                             const BatchForm& form) {
   if (options_.window && *options_.window != form.window) {
-    throw CommError(fmt::format(
-        "{}: table '{}' has {}, the reader '{}' expects {}; hint: give each a "
-        "table of its own",
-        endpoint, options_.table, ToString(form), options_.name,
-        ToString(BatchForm{.window = *options_.window})));
+    throw CommError(
+        fmt::format("{}: table '{}' has {}, but reader '{}' expects {}; hint: "
+                    "give each workload a separate table",
+                    endpoint, options_.table, ToString(form), options_.name,
+                    ToString(BatchForm{.window = *options_.window})));
   }
   if (!form_) form_ = form;
   if (form != *form_) {
-    throw CommError(fmt::format(
-        "{}: table '{}' has {} with stacks of {}, of another service {} with "
-        "stacks of {}",
-        endpoint, options_.table, ToString(form), form.stack, ToString(*form_),
-        form_->stack));
+    throw CommError(
+        fmt::format("{}: table '{}' has {} with stacks of {}, but another "
+                    "service's has {} with stacks of {}",
+                    endpoint, options_.table, ToString(form), form.stack,
+                    ToString(*form_), form_->stack));
   }
 }
 
@@ -191,7 +191,8 @@ bool BatchReader::HaveEnough() const {
     is_any_full |= shard.table->holds_writers_up;
   }
   if (is_any_unknown && Clock::Real().Now() < first_draws_at_) return false;
-  // a writer that waits for draws would otherwise wait for the other tables
+  // otherwise a writer that waits for draws would also wait for the other
+  // tables
   return size >= min_size || is_any_full;
 }
 
@@ -313,7 +314,7 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   shard.total_steps = message.total_steps() + shard.lost_steps;
   const int64_t taken = message.size();
   if (taken > in_flight.count) {
-    throw CommError(fmt::format("{}: {} items, {} were requested",
+    throw CommError(fmt::format("{}: {} items, but {} were requested",
                                 shard.endpoint, taken, in_flight.count));
   }
   CheckForm(shard.endpoint, message.form());

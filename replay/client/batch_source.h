@@ -28,7 +28,7 @@ class BatchSource {
   // `batch` unchanged unless the result is kOk.
   virtual ReadResult Next(Clock::TimePoint deadline, Batch* batch) = 0;
   // Whether Next() may be called before UpdatePriorities() for the previous
-  // batch; false where that would change the run's results.
+  // batch; false if that would change the run's results.
   virtual bool CanReadAhead() const { return false; }
   // Sets a new priority for each item of `batch`. Throws InvalidArgument if one
   // is negative or not finite, or if their number differs.
@@ -44,7 +44,8 @@ class BatchSource {
 
   // Starts checkpoint `id` of the replay and forgets the previous one. The
   // checkpoint holds every priority set before this call and none set later.
-  // `folder` takes the parts without another place. Does not wait for the disk.
+  // Parts that are stored nowhere else go to `folder`. Does not wait for the
+  // disk.
   virtual void StartCheckpoint(uint64_t id,
                                const std::filesystem::path& folder) = 0;
   // Returns the state of the checkpoint started last. Throws CommError with the

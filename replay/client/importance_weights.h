@@ -12,7 +12,7 @@ namespace replicant::replay {
 // and stays there.
 struct ImportanceSchedule {
   double exponent = 0.0;                 // in [0, 1]; 0: all weights are 1
-  std::optional<double> final_exponent;  // none: `exponent` throughout
+  std::optional<double> final_exponent;  // std::nullopt: constant `exponent`
   int64_t steps = 1;
 
   // `total_steps` is Batch::total_steps.

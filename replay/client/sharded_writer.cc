@@ -12,7 +12,8 @@ ShardedWriter::ShardedWriter(ShardedWriterOptions options, Clock* clock)
       heard_at_(options_.endpoints.size()),
       writers_(options_.endpoints.size()) {
   if (options_.endpoints.empty()) {
-    throw InvalidArgument("ShardedWriter: no endpoints, want one a shard");
+    throw InvalidArgument(
+        "ShardedWriter: no endpoints; give one for each shard");
   }
   current_ = OwnShard();
   WriterOf(current_);
@@ -32,7 +33,7 @@ StepWriter& ShardedWriter::WriterOf(int64_t shard) {
   if (writers_[i] == nullptr) {
     StepWriterOptions options = options_.writer;
     options.endpoint = options_.endpoints[i];
-    // sequences are counted for each shard apart
+    // each shard has separate sequences
     options.writer_id = 0;
     writers_[i] = std::make_unique<StepWriter>(options, clock_);
     if (never_waits_) writers_[i]->StopWaiting();

@@ -21,8 +21,7 @@ struct ShardedWriterOptions {
   // Number of this writer's environment, and number of all environments.
   int64_t environment = 0;
   int64_t num_environments = 1;
-  // Time without an answer after which a new episode goes to another shard than
-  // its own.
+  // Time without an answer after which a new episode goes to another shard.
   Clock::Duration patience = std::chrono::seconds(2);
 };
 
@@ -35,9 +34,9 @@ struct ShardedWriterOptions {
 // get equally many episodes.
 //
 // While its own shard does not answer, a new episode goes to the next shard
-// that does. A shard whose rate limiter makes writers wait still answers: its
-// environments wait, as they would with one service. An episode never changes
-// shards: while its shard is away it waits as StepWriter does, and
+// that does. A shard whose rate limiter makes writers wait still answers, so
+// its environments wait, as they would with one service. An episode never
+// changes shards: while its shard is away it waits as StepWriter does, and
 // unacknowledged steps are sent again. A lost shard thus costs no acknowledged
 // step, and the environments of other shards continue.
 //

@@ -1,5 +1,5 @@
 // The caller fills a group and queues it; the thread sends it and keeps it
-// until it is acknowledged. So each group is in one of three places:
+// until it is acknowledged. Each group is thus in one of three places:
 //
 //   builder_ -> queue_ -> sent_ (with a sequence) -> acknowledged
 //
@@ -56,11 +56,11 @@ StepWriterOptions Checked(StepWriterOptions options) {
   // the last observation, and the headers
   const int64_t group_bytes = (options.group_steps + 1) * step_bytes + 64;
   if (group_bytes > kMaxMessageBytes) {
-    throw InvalidArgument(fmt::format(
-        "StepWriter: a group of {} steps can have {} bytes, a message {}; "
-        "hint: group_steps {}",
-        options.group_steps, group_bytes, kMaxMessageBytes,
-        (kMaxMessageBytes - 64) / step_bytes - 1));
+    throw InvalidArgument(
+        fmt::format("StepWriter: a group of {} steps can have {} bytes, but a "
+                    "message at most {}; hint: group_steps {}",
+                    options.group_steps, group_bytes, kMaxMessageBytes,
+                    (kMaxMessageBytes - 64) / step_bytes - 1));
   }
   if (options.writer_id == 0) options.writer_id = rpc::RandomId();
   return options;
@@ -113,8 +113,8 @@ void StepWriter::DropGroup() {
 void StepWriter::AddFrame(std::span<const std::byte> frame) {
   if (static_cast<int64_t>(frame.size()) != options_.shape.frame_bytes) {
     throw InvalidArgument(
-        fmt::format("StepWriter: a frame of {} bytes, want {}", frame.size(),
-                    options_.shape.frame_bytes));
+        fmt::format("StepWriter: a frame has {} bytes, expected {}",
+                    frame.size(), options_.shape.frame_bytes));
   }
   if (encoder_) encoder_->Add(frame);
 }
@@ -136,7 +136,7 @@ AppendResult StepWriter::Append(const Step& step, Clock::TimePoint deadline) {
   if (const auto result = CheckOpen(); result != AppendResult::kOk) {
     return result;
   }
-  // all steps of a group have a priority, or none has
+  // either all steps of a group have a priority or none does
   if (builder_ && builder_->num_steps() > 0 &&
       builder_->has_priorities() != step.priority.has_value()) {
     if (const auto result = QueueGroup(deadline); result != AppendResult::kOk) {
@@ -319,8 +319,8 @@ bool StepWriter::CheckService() {
                          shape.frame_bytes, shape.action_bytes);
     };
     throw CommError(fmt::format(
-        "{}: the replay holds steps of {} bytes (observation + frame + action),"
-        " the writer '{}' has {}; hint: give both the same task",
+        "{}: the replay's steps have {} bytes (observation + frame + action), "
+        "but those of writer '{}' have {}; hint: give both the same task",
         options_.endpoint, text(info.shape), options_.name,
         text(options_.shape)));
   }
@@ -467,7 +467,7 @@ void StepWriter::SayGoodbye() {
   if (client_.session_id() == 0) return;
   rpc::CallOptions options = kCall;
   options.timeout = std::chrono::milliseconds(500);
-  // if this does not arrive, the service closes the writer for its silence
+  // if this message is lost, the service closes the writer after a timeout
   static_cast<void>(
       client_.Call(kCloseWriterKind,
                    CloseWriterRequest{options_.writer_id}.Encode(), options));

@@ -61,7 +61,7 @@ enum class [[nodiscard]] AppendResult{
 struct StepWriterMetrics {
   int64_t appended_steps = 0;
   int64_t acknowledged_groups = 0;
-  int64_t acknowledged_steps = 0;  // in the replay, by its answers
+  int64_t acknowledged_steps = 0;  // in the replay, according to its answers
   int64_t dropped_episodes = 0;    // lost from some step on
   int64_t dropped_steps = 0;       // appended steps that were lost
   int64_t resent_groups = 0;
@@ -124,8 +124,8 @@ class StepWriter : public StepSink {
   [[nodiscard]] bool AwaitRoom(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // Waits until all groups are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // From now on no call waits for room in the queue; an episode without room is
-  // dropped. Lets a program end in time.
+  // From here on no call waits for room in the queue; an episode without room
+  // is dropped. Lets a program end in time.
   void StopWaiting() EXCLUDES(mutex_);
   // Drops the queue, tells the service that this writer ends, and stops. Later
   // appends return kClosed.
@@ -188,7 +188,7 @@ class StepWriter : public StepSink {
   std::deque<QueuedGroup> queue_ GUARDED_BY(mutex_);
   // sent and not acknowledged, by sequence
   std::deque<QueuedGroup> sent_ GUARDED_BY(mutex_);
-  // of these, how many were sent since the last rewind
+  // number of them sent since the last rewind
   size_t num_under_way_ GUARDED_BY(mutex_) = 0;
   uint64_t dropped_episode_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;

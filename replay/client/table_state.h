@@ -17,7 +17,7 @@ struct TableState {
 };
 
 // Parses the state from the JSON of a status reply (docs/replay_protocol.md);
-// nothing if the reply lacks the table or is malformed.
+// std::nullopt if the reply lacks the table or is malformed.
 std::optional<TableState> ParseTableState(const std::string& status,
                                           const std::string& table);
 

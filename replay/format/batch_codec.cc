@@ -49,10 +49,10 @@ Cut CutOf(const Group& group, const SampledItem& item, const BatchForm& form) {
 
 void CheckPart(const char* what, size_t size, size_t count, size_t limit) {
   if (size <= limit) return;
-  throw InvalidArgument(fmt::format(
-      "replay.sample: {} items make {} bytes of {}; at most {} are allowed; "
-      "hint: ask for fewer items at once",
-      count, size, what, limit));
+  throw InvalidArgument(
+      fmt::format("replay.sample: {} items make {} bytes of {}; at most {} are "
+                  "allowed; hint: request fewer items at once",
+                  count, size, what, limit));
 }
 
 void CopyTo(std::byte*& to, std::span<const std::byte> bytes) {

@@ -27,9 +27,9 @@ enum class BatchState : uint8_t {
 // Segments that do not fit travel with the message.
 
 // Makes the message of `batch`, which was drawn from a table with this form.
-// Here alone the service copies the bytes. `target` was checked for these
-// items, or is nullptr. Throws InvalidArgument before it allocates a part
-// longer than `max_part_bytes`.
+// This is the only place where the service copies the bytes. `target` was
+// checked for these items, or is nullptr. Throws InvalidArgument before it
+// allocates a part longer than `max_part_bytes`.
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes,

@@ -46,7 +46,7 @@ struct StepRange {
 //   frames        [stack] of o_t            [H + stack] each frame once
 //   next frames   [stack] of o_{t+k}        none
 //
-// Frame j of a window is that of step max(0, t - stack + 1 + j): frames [i, i +
+// Frame j of a window belongs to step max(0, t - stack + 1 + j): frames [i, i +
 // stack) are the stack of o_{t+i}. Values beyond k steps are zero.
 struct BatchForm {
   int64_t stack = 1;   // frames of one stacked observation

@@ -34,7 +34,7 @@ std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
       reader.ReadArray<T>(field, static_cast<uint32_t>(size));
   if (column.size() != size) {
     throw MalformedMessage(
-        fmt::format("{}: field '{}' has {} elements, want {}", kSampleReply,
+        fmt::format("{}: field '{}' has {} elements, expected {}", kSampleReply,
                     field, column.size(), size));
   }
   return column;
@@ -49,7 +49,7 @@ BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
   ReadColumns();
   if (target == nullptr && (are_rows_in_memory_ || are_segments_in_memory_)) {
     throw MalformedMessage(
-        fmt::format("{}: in memory that was not offered", kSampleReply));
+        fmt::format("{}: refers to memory that was not offered", kSampleReply));
   }
   if (target != nullptr) memory_ = target->memory;
   FindRows(target);
@@ -86,7 +86,7 @@ void BatchMessage::FindRows(const BatchTarget* target) {
   const size_t size =
       are_rows_in_memory_ ? 0 : actions_begin + bytes_of(row_bytes_.actions);
   if (payload_[1].size() != size) {
-    throw MalformedMessage(fmt::format("{}: {} bytes of rows, want {}",
+    throw MalformedMessage(fmt::format("{}: {} bytes of rows, expected {}",
                                        kSampleReply, payload_[1].size(), size));
   }
   if (are_rows_in_memory_) return;
@@ -127,8 +127,8 @@ void BatchMessage::ReadColumns() {
   WireReader reader(kSampleReply, payload_[0].bytes());
   const auto state = reader.Read<uint8_t>("state");
   if (state > static_cast<uint8_t>(BatchState::kClosed)) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'state': no state {}", kSampleReply, state));
+    throw MalformedMessage(fmt::format("{}: field 'state': unknown state {}",
+                                       kSampleReply, state));
   }
   state_ = static_cast<BatchState>(state);
   table_size_ = static_cast<int64_t>(reader.Read<uint64_t>("table_size"));
@@ -166,7 +166,7 @@ void BatchMessage::ReadColumns() {
                       .n = ns[i]});
     if (num_segments[i] > kMaxSegmentsPerItem) {
       throw MalformedMessage(
-          fmt::format("{}: item {} of {} segments; at most {} are allowed",
+          fmt::format("{}: item {} has {} segments; at most {} are allowed",
                       kSampleReply, i, num_segments[i], kMaxSegmentsPerItem));
     }
     segment_ends_.push_back((i == 0 ? 0 : segment_ends_[i - 1]) +
@@ -201,7 +201,7 @@ void BatchMessage::CheckSegments() const {
   for (size_t i = 0; i < items_.size(); ++i) {
     const SampledItem& item = items_[i];
     size_t next = i == 0 ? 0 : segment_ends_[i - 1];
-    // its frames are in memory
+    // its frames are in shared memory
     if (are_rows_in_memory_ && next == segment_ends_[i]) continue;
     const auto is_covered = [&](int64_t begin, int64_t end) {
       while (begin < end && next < segment_ends_[i]) {
@@ -283,7 +283,7 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
     return;
   }
 
-  // the steps that are wanted, in their order, each with its place
+  // the needed steps in order, each with its destination
   struct Wanted {
     int64_t step;
     std::byte* out;

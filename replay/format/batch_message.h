@@ -19,8 +19,8 @@ namespace replicant::replay {
 
 // A received batch of B items.
 //
-// Thread-safety: const methods may run concurrently, each with a decoder of its
-// own.
+// Thread-safety: const methods may run concurrently, each with a separate
+// decoder.
 class BatchMessage {
  public:
   // Takes over the message and checks everything except the segments'

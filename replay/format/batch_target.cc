@@ -11,9 +11,10 @@ void BatchTarget::Check(uint32_t count, const StepShape& shape,
   const uint64_t size = memory->bytes().size();
   const auto check = [&](const char* name, uint64_t offset, uint64_t bytes) {
     if (offset <= size && bytes <= size - offset) return;
-    throw InvalidArgument(fmt::format(
-        "replay.sample: place: {} bytes of {} at offset {} of a memory of {}",
-        bytes, name, offset, size));
+    throw InvalidArgument(
+        fmt::format("replay.sample: place: {} bytes of {} at offset {} do not "
+                    "fit into a memory of {}",
+                    bytes, name, offset, size));
   };
   const uint64_t rows = uint64_t{place.first_row} + count;
   if (rows > kMaxItemsPerBatch) {

@@ -172,7 +172,7 @@ void FrameGroupEncoder::Add(std::span<const std::byte> frame) {
   REPLICANT_CHECK(!full(), "the group has {} frames", num_frames());
   if (static_cast<int64_t>(frame.size()) != impl_->frame_bytes) {
     throw InvalidArgument(
-        fmt::format("FrameGroupEncoder::Add: a frame of {} bytes, want {}",
+        fmt::format("FrameGroupEncoder::Add: a frame has {} bytes, expected {}",
                     frame.size(), impl_->frame_bytes));
   }
   const size_t begin = impl_->PayloadBytes();
@@ -212,10 +212,10 @@ std::vector<std::byte> FrameGroupEncoder::Finish() {
 FrameGroupView::FrameGroupView(std::span<const std::byte> block)
     : block_(block) {
   if (block.size() < kHeaderBytes || Load<uint32_t>(block, 0) != kMagic) {
-    throw IoError(fmt::format(
-        "frame group: {} bytes that do not begin with the magic 'RFG1' and a "
-        "header of {} bytes",
-        block.size(), kHeaderBytes));
+    throw IoError(
+        fmt::format("frame group: its {} bytes do not begin with the magic "
+                    "'RFG1' and a header of {} bytes",
+                    block.size(), kHeaderBytes));
   }
   const auto codec = Load<uint16_t>(block, 4);
   num_frames_ = Load<uint16_t>(block, 6);
@@ -250,9 +250,9 @@ FrameGroupView::FrameGroupView(std::span<const std::byte> block)
     begin = end;
   }
   if (block.size() - payload_begin != begin) {
-    throw IoError(
-        fmt::format("frame group: the payload has {} bytes, the header says {}",
-                    block.size() - payload_begin, begin));
+    throw IoError(fmt::format(
+        "frame group: the payload has {} bytes, but the header says {}",
+        block.size() - payload_begin, begin));
   }
 }
 
@@ -366,7 +366,7 @@ void FrameDecoder::Decode(const FrameGroupView& group,
     }
     REPLICANT_CHECK(i == 0 || targets[i - 1].index < index,
                     "targets out of order");
-    // decode the dictionary apart only if the first frame is not a target
+    // decode the dictionary separately only if the first frame is not a target
     if (index > 0 && dictionary.empty() && group.codec() != FrameCodec::kNone) {
       impl_->first.resize(frame_bytes);
       impl_->DecodeOne(group, 0, {}, impl_->first);

@@ -7,7 +7,7 @@ namespace replicant::replay {
 
 void Group::WillRead() const {
   if (!is_on_disk) return;
-  // whole pages; what cannot be read ahead is read when it is needed
+  // whole pages; any part not read ahead is read when needed
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(block.data()) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(block.data()) + block.size();

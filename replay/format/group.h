@@ -34,7 +34,7 @@ struct Group {
   const std::span<const std::byte> block;
   const StepGroupView view;
   const bool is_on_disk = false;
-  // Numbers the groups of a store, from 1, in the order of Add(); equal in
+  // Numbers the groups of a store, from 1, in the order of Add(); the same in
   // every checkpoint.
   uint64_t serial = 0;
   uint64_t writer = 0;

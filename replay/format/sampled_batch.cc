@@ -13,7 +13,7 @@ const Group& SampledBatch::GroupOf(const SampledItem& item,
       return group;
     }
   }
-  REPLICANT_CHECK(false, "step {} is not in the groups of the item of step {}",
+  REPLICANT_CHECK(false, "step {} is not in the groups of the item at step {}",
                   step, item.step);
 }
 

@@ -42,11 +42,11 @@ void AppendAll(std::vector<std::byte>& block, std::span<const T> values) {
 void CheckRow(const char* name, size_t size, int64_t want) {
   if (static_cast<int64_t>(size) != want) {
     throw InvalidArgument(fmt::format(
-        "StepGroupBuilder: {} of {} bytes, want {}", name, size, want));
+        "StepGroupBuilder: {} has {} bytes, expected {}", name, size, want));
   }
 }
 
-// What is wrong with the numbers of a step; "" if nothing is.
+// The fault in the numbers of a step; "" if they are valid.
 std::string FaultOf(int64_t step, float reward, float discount,
                     std::optional<float> priority) {
   if (!std::isfinite(reward)) {
@@ -104,7 +104,7 @@ void StepGroupBuilder::AddStep(Bytes observation, Bytes action, float reward,
   }
   if (num_steps() > 0 && priority.has_value() == priorities_.empty()) {
     throw InvalidArgument(
-        "StepGroupBuilder: some steps have a priority and some do not");
+        "StepGroupBuilder: some steps have a priority and others do not");
   }
   AddObservation(observation);
   actions_.insert(actions_.end(), action.begin(), action.end());
@@ -153,7 +153,7 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
     : block_(block), shape_(shape) {
   if (block.size() < kHeaderBytes || Load<uint32_t>(block, 0) != kMagic) {
     throw IoError(
-        fmt::format("step group: {} bytes that do not begin with the magic "
+        fmt::format("step group: its {} bytes do not begin with the magic "
                     "'RSG1' and a header of {} bytes",
                     block.size(), kHeaderBytes));
   }
@@ -173,11 +173,11 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
   const auto action_bytes = Load<uint32_t>(block, 24);
   if (observation_bytes != shape.observation_bytes ||
       action_bytes != shape.action_bytes) {
-    throw IoError(fmt::format(
-        "step group: observations of {} bytes and actions of {}, want {} and "
-        "{}",
-        observation_bytes, action_bytes, shape.observation_bytes,
-        shape.action_bytes));
+    throw IoError(
+        fmt::format("step group: observations of {} bytes and actions of {}, "
+                    "expected {} and {}",
+                    observation_bytes, action_bytes, shape.observation_bytes,
+                    shape.action_bytes));
   }
   const auto steps = static_cast<size_t>(num_steps_);
   observations_begin_ =
@@ -188,8 +188,9 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
       steps * action_bytes;
   const size_t size = frames_begin + Load<uint32_t>(block, 28);
   if (block.size() != size) {
-    throw IoError(fmt::format("step group: {} bytes, where the header says {}",
-                              block.size(), size));
+    throw IoError(
+        fmt::format("step group: has {} bytes, but the header says {}",
+                    block.size(), size));
   }
   CheckNumbers();
 
@@ -197,9 +198,10 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
   const FrameGroupView group(frames());
   if (group.frame_bytes() != shape.frame_bytes ||
       group.num_frames() != num_observations()) {
-    throw IoError(fmt::format(
-        "step group: {} frames of {} bytes, want {} of {}", group.num_frames(),
-        group.frame_bytes(), num_observations(), shape.frame_bytes));
+    throw IoError(
+        fmt::format("step group: {} frames of {} bytes, expected {} of {}",
+                    group.num_frames(), group.frame_bytes(), num_observations(),
+                    shape.frame_bytes));
   }
 }
 

@@ -8,7 +8,8 @@
 namespace replicant::replay {
 namespace {
 
-// One per prefetched batch, and some that the reader is about to withdraw.
+// One block per prefetched batch, and some that the reader is about to
+// withdraw.
 constexpr int kMaxBlocksPerPeer = 64;
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace replicant::replay {
 // Thread-safety: one thread at a time.
 class ReaderMemories {
  public:
-  // The target that reader `peer` offers; nothing if its memory cannot be
+  // The target that reader `peer` offers; std::nullopt if its memory cannot be
   // mapped, or if the reader has the maximum number of blocks.
   std::optional<BatchTarget> TargetAt(uint64_t peer, const BatchPlace& place);
   void ForgetPeer(uint64_t peer);

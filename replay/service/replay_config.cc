@@ -15,7 +15,7 @@ namespace {
 RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   RateLimiterConfig c;
   config::Reader reader =
-      parent.Section("rate_limiter", "when samples and inserts have to wait");
+      parent.Section("rate_limiter", "when samples and inserts wait");
   reader.Field(
       "mode", &c.mode,
       {{"ratio", RateLimiterMode::kRatio},
@@ -74,7 +74,7 @@ RateLimiterLimits LimitsOf(const ReplayConfig& config,
   return limits;
 }
 
-// Says of each table why it cannot be divided among the shards.
+// Reports for each table why it cannot be divided among the shards.
 void CheckShards(config::Reader& reader, const ReplayConfig& c) {
   if (c.shards == 1) return;
   const ReplayConfig part = c.OfShard(0);
@@ -83,11 +83,12 @@ void CheckShards(config::Reader& reader, const ReplayConfig& c) {
     const bool is_ordered = table.sampler == SelectorKind::kFifo ||
                             table.sampler == SelectorKind::kLifo;
     if (is_ordered || table.rate_limiter.mode == RateLimiterMode::kQueue) {
-      reader.Error("shards",
-                   fmt::format("{}: table {} is a queue or gives its items in "
-                               "order, and {} services have no common order; "
-                               "allowed: 1, or sampler prioritized or uniform",
-                               c.shards, name, c.shards));
+      reader.Error(
+          "shards",
+          fmt::format("{}: table {} is a queue or samples its items in order, "
+                      "and {} services have no common order; allowed: 1, or "
+                      "sampler prioritized or uniform",
+                      c.shards, name, c.shards));
       continue;
     }
     const std::string why =
@@ -110,7 +111,7 @@ void CheckShards(config::Reader& reader, const ReplayConfig& c) {
   }
 }
 
-// Reads the sections, and says of each table why it cannot work.
+// Reads the sections, and reports for each table why it cannot work.
 void ReadTables(config::Reader& reader, ReplayConfig* c) {
   reader.Sections("tables", &c->tables, {0, kMaxTables},
                   "tables by name; empty: one table named default");
@@ -167,7 +168,7 @@ TableSection TableSection::Read(config::Reader& reader) {
 ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReplayConfig c;
   reader.Field("shards", &c.shards, {1, kMaxShards},
-               "number of replay services among which a run divides its "
+               "number of replay services over which a run distributes its "
                "episodes. Sizes, memory and rate limiters are totals; each "
                "shard gets an equal share");
   reader.Field(
@@ -191,11 +192,11 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                "limiter's error_buffer must allow for it");
   reader.Field("samples_in_flight", &c.limits.samples_in_flight,
                {1, 1'000'000'000},
-               "prefetch depth x batch size, summed over all readers; the rate "
-               "limiter must allow for it");
+               "prefetch depth times batch size, summed over all readers; the "
+               "rate limiter must allow for it");
   reader.Field("max_bytes", &c.max_bytes, {kMinShardBytes, int64_t{1} << 50},
                "bytes of memory for steps; beyond them the oldest steps move "
-               "to the disk, or are removed without a disk tier");
+               "to the disk tier, or are removed if there is none");
   std::string disk_folder;
   reader.Field(
       "disk_folder", &disk_folder,
@@ -224,8 +225,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "durability", &c.durability,
       {{"checkpoint", Durability::kCheckpoint},
        {"journal", Durability::kJournal}},
-      "what preserves an acknowledged step over a crash: the next checkpoint, "
-      "or a journal that is written before the acknowledgement");
+      "how an acknowledged step survives a crash: in the next checkpoint, or "
+      "in a journal that is written before the acknowledgement");
   reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
                "seconds between checkpoints; 0 for one at the end only");
   reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
@@ -290,7 +291,7 @@ ReplayConfig ReplayConfig::OfShard(int64_t index) const {
     part.checkpoint_folder = ShardFolder(checkpoint_folder, index, shards);
   }
   part.limits.samples_in_flight = Part(limits.samples_in_flight, shards);
-  // without a table there is one of the defaults
+  // without any table, one table with the default settings
   if (part.tables.empty()) part.tables[TableConfig().name];
   for (auto& [name, section] : part.tables) {
     TableConfig& table = section.table;

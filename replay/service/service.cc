@@ -5,8 +5,8 @@
 //
 // Every request, and every tick, ends with Pump(). It inserts waiting items and
 // draws waiting batches in turn until neither helps the other: an insert can
-// admit samples and a sample can admit inserts. EndLate() then answers what has
-// reached its deadline, with as much as there is.
+// admit samples and a sample can admit inserts. EndLate() then answers requests
+// that have reached their deadline with the items drawn so far.
 //
 // Full batches are encoded by BatchEncoder's threads, which post the message
 // back to the loop. Checkpoints are written by CheckpointSaver's thread in the
@@ -61,7 +61,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
         fmt::format("replay service: table '{}': a name has 1 to {} bytes",
                     table.name, kMaxNameBytes));
   }
-  // the writers of a restored shard may come back; their items go in meanwhile
+  // the writers of a restored shard may return; their items go in meanwhile
   for (const uint64_t id : shard->OpenWriters()) {
     Writer& writer = writers_[id];
     if (shard->Resume(id) == InsertResult::kInserted) continue;
@@ -149,7 +149,7 @@ int64_t Service::TableOf(std::string_view message,
   for (const TableConfig& table : shard_->config().tables) {
     names.push_back(table.name);
   }
-  throw InvalidArgument(fmt::format("{}: no table '{}'; there are: {}", message,
+  throw InvalidArgument(fmt::format("{}: no table '{}'; allowed: {}", message,
                                     name, fmt::join(names, ", ")));
 }
 
@@ -200,11 +200,10 @@ void Service::HandleInsert(Request& request, Responder responder) {
   ++counts_.inserts;
   Writer* const writer = FindOrAddWriter(insert.writer);
   if (writer == nullptr) {
-    responder.ReplyError(
-        rpc::ErrorCode::kBusy,
-        fmt::format("replay.insert: the service has its limit of {} writers "
-                    "that were not closed",
-                    kMaxWriters));
+    responder.ReplyError(rpc::ErrorCode::kBusy,
+                         fmt::format("replay.insert: the service has reached "
+                                     "its limit of {} open writers",
+                                     kMaxWriters));
     return;
   }
   writer->peer = request.peer_id;
@@ -239,7 +238,7 @@ InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
     }
     if (sequence < expected) {
       ++counts_.duplicate_groups;
-      // the answer that said so may be lost
+      // the answer that reported it may be lost
       if (std::ranges::binary_search(writer.dropped, sequence)) {
         ack.dropped.push_back(sequence);
       }
@@ -337,7 +336,7 @@ void Service::ForgetAbsentWriters() {
   if (absent.empty()) return;
   // no warning: a run that is resumed always has new writers
   spdlog::info(
-      "replay: {} open episodes are dropped: their writers did not come back "
+      "replay: {} open episodes are dropped: their writers did not return "
       "after the restart",
       absent.size());
   CloseWriters(absent);
@@ -349,8 +348,8 @@ void Service::HandlePeerExpired(const rpc::Peer& peer) {
   for (const auto& [id, writer] : writers_) {
     if (writer.peer == peer.id) gone.push_back(id);
   }
-  // one line for the client, however many writers it has, and none for one that
-  // leaves nothing behind
+  // one line per client, however many writers it has; none if it leaves nothing
+  // behind
   const std::vector<uint64_t> open = shard_->OpenWriters();
   const auto num_open = std::ranges::count_if(
       gone, [&](uint64_t id) { return std::ranges::binary_search(open, id); });
@@ -388,10 +387,10 @@ void Service::HandleSample(Request& request, Responder responder) {
   const int64_t table = TableOf("replay.sample", sample.table);
   const BatchForm form = FormOf(table);
   if (sample.window != form.window) {
-    throw InvalidArgument(
-        fmt::format("replay.sample: table '{}' has {}, reader '{}' wants {}",
-                    sample.table, ToString(form), request.peer_name,
-                    ToString(BatchForm{.window = sample.window})));
+    throw InvalidArgument(fmt::format(
+        "replay.sample: table '{}' has {}, but reader '{}' expects {}",
+        sample.table, ToString(form), request.peer_name,
+        ToString(BatchForm{.window = sample.window})));
   }
   PendingBatch pending{
       request.peer_id,

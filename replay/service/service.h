@@ -26,7 +26,7 @@ struct ServiceOptions {
   // Maximum number of unacknowledged step groups of a writer, in [1,
   // kMaxGroupsPerInsert].
   uint32_t credits = 64;
-  // Time for a writer to return that was restored with an open episode.
+  // Time for a restored writer with an open episode to return.
   Clock::Duration return_timeout = std::chrono::seconds(10);
   // Maximum size of a message part that readers accept.
   size_t max_part_bytes = size_t{256} << 20;
@@ -38,18 +38,19 @@ struct ServiceOptions {
   int64_t encode_threads = 2;
 };
 
-// Counts since the service was made, besides those of the shard and the server.
+// Counts since the service was made, in addition to the counts of the shard and
+// the server.
 struct ServiceCounts {
   int64_t inserts = 0;           // messages
   int64_t duplicate_groups = 0;  // sent again by a writer
   int64_t out_of_order = 0;      // messages refused from some group on,
   int64_t refused_no_room = 0;   //   by reason
   int64_t refused_no_credits = 0;
-  int64_t batches = 0;              // sent full
-  int64_t partial_batches = 0;      // sent at their deadline
-  int64_t memory_batches = 0;       // of both, written to a reader's memory
-  int64_t undelivered_items = 0;    // drawn for readers that have gone
-  int64_t expired_writers = 0;      // closed because their peer was silent
+  int64_t batches = 0;            // sent full
+  int64_t partial_batches = 0;    // sent at their deadline
+  int64_t memory_batches = 0;     // of both kinds, written to a reader's memory
+  int64_t undelivered_items = 0;  // drawn for readers that have gone
+  int64_t expired_writers = 0;    // closed because their peer was silent
   int64_t shared_memory_bytes = 0;  // memory of readers that is mapped now
 };
 
@@ -96,7 +97,7 @@ class Service {
     // Inserted groups whose items, or items before them, wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
-    // Dropped groups that the writer may not know of, ascending.
+    // Dropped groups that the writer may not know about, ascending.
     std::deque<uint64_t> dropped = {};
   };
   // An answer that is delayed until the writer has credits.

@@ -42,7 +42,7 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Value("max_bytes", "Bytes of steps that may be held.",
         number(shard.max_bytes));
   Value("room_wait_seconds",
-        "How long step groups have found no room in memory.",
+        "How long step groups have been waiting for room in memory.",
         shard.room_wait.waiting_s);
   Value("disk_bytes", "Bytes of the disk tier's files.",
         number(shard.disk_bytes));

@@ -25,7 +25,7 @@ class ServiceUpkeep {
   ServiceUpkeep(const ReplayConfig& config, const rpc::Server* server,
                 CheckpointSaver* saver);
 
-  // Sets the metrics, to those of `status` among others, and starts a
+  // Updates the metrics from `status` and other sources, and starts a
   // checkpoint that is due. Returns the longest wait until the next call.
   Clock::Duration Run(const ShardStatus& status);
 

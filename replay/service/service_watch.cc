@@ -7,7 +7,7 @@
 namespace replicant::replay {
 namespace {
 
-// Time for the first writer and the first reader to come.
+// Time for the first writer and the first reader to arrive.
 constexpr auto kStartTime = std::chrono::seconds(30);
 
 }  // namespace
@@ -52,17 +52,17 @@ void ServiceWatch::LogStalls(const ShardStatus& status) {
   for (size_t i = 0; i < status.tables.size(); ++i) {
     const TableStatus& table = status.tables[i];
     const StalledSide& stalled = table.stalled;
-    // a side that has not come yet may still be starting
+    // a side that has not arrived yet may still be starting
     const bool is_starting =
         stalled.last.empty() && stalled.idle_s < ToSeconds(kStartTime);
-    // writers that have all said goodbye are no stall: the run ends
+    // if all writers have said goodbye, the run ends: not a stall
     const bool have_ended = stalled.side == "writers" &&
                             !stalled.last.empty() && status.num_writers == 0;
     const std::string side = is_starting || have_ended ? "" : stalled.side;
     if (stalled_sides_[i] == side) continue;
     stalled_sides_[i] = side;
     if (side.empty()) {
-      spdlog::info("replay: table '{}': both sides go on", table.name);
+      spdlog::info("replay: table '{}': both sides continue", table.name);
       continue;
     }
     const WaitStatus& wait =
@@ -91,8 +91,8 @@ void ServiceWatch::LogNoRoom(const WaitStatus& wait) {
 void ServiceWatch::LogLostSteps() {
   if (num_losers_ == 0) return;
   spdlog::warn(
-      "replay: {} steps of {} writers are lost: they were acknowledged by a "
-      "service before this one, after its last checkpoint",
+      "replay: {} steps of {} writers are lost: a previous service "
+      "acknowledged them after its last checkpoint",
       lost_steps_, num_losers_);
   lost_steps_ = num_losers_ = 0;
 }

@@ -18,7 +18,7 @@ struct ServiceRates {
 };
 
 // Measures the rates of a shard, and logs events for an operator: once when a
-// side stalls or steps find no room, and once when they continue.
+// side stalls or steps find no room, and once when it is over.
 //
 // Thread-safety: one thread at a time.
 class ServiceWatch {

@@ -49,7 +49,7 @@ void FrameStore::Release(StoredGroup& group) {
 
 void FrameStore::MoveToDisk(StoredGroup& group) {
   REPLICANT_CHECK(disk_ != nullptr && !group.data->is_on_disk,
-                  "group {} has no disk to go to", group.serial);
+                  "group {} cannot move: there is no disk tier", group.serial);
   DiskTier::Moved moved = disk_->Write(*group.data, shape_);
   memory_bytes_ += MemoryOf(*moved.group) - MemoryOf(*group.data);
   ++num_on_disk_;

@@ -29,7 +29,7 @@ struct StoredGroup {
 
   // Replaced when its bytes move to the disk.
   std::shared_ptr<const Group> data;
-  std::shared_ptr<const void> disk_use;  // of DiskTier::Moved, while stored
+  std::shared_ptr<const void> disk_use;  // from DiskTier::Moved, while stored
   const uint64_t serial;
   // The next group of the same episode. An item that continues there holds a
   // use of that group, so it may follow this link.
@@ -48,7 +48,7 @@ struct StoredGroup {
 // A group stays in the store while it has a use. After its last release, its
 // memory is freed as soon as no reader holds it.
 //
-// Thread-safety: none of its own; the shard's lock guards it.
+// Thread-safety: not thread-safe; the shard's lock guards it.
 class FrameStore {
  public:
   using Groups = std::list<std::shared_ptr<StoredGroup>>;
@@ -68,13 +68,13 @@ class FrameStore {
   void Use(StoredGroup& group) { ++group.uses; }
   // Removes the group if this was its last use.
   void Release(StoredGroup& group);
-  // The same for `count` successive groups of one episode.
+  // Releases `count` successive groups of one episode.
   void UseRange(StoredGroup& first, int64_t count);
   void ReleaseRange(StoredGroup& first, int64_t count);
 
   // --- the disk tier ---
 
-  // nullptr without one.
+  // nullptr without a disk tier.
   DiskTier* disk() { return disk_.get(); }
   const DiskTier* disk() const { return disk_.get(); }
   // Moves a group's bytes to the disk. Throws IoError like DiskTier::Write().
@@ -85,12 +85,12 @@ class FrameStore {
   StoredGroup* OldestInMemory() const;
   StoredGroup* NextInMemory(const StoredGroup& group) const;
 
-  // Memory of the groups in the store, bytes; without removed groups that
-  // readers still hold.
+  // Memory of the groups in the store in bytes, not counting removed groups
+  // that readers still hold.
   int64_t memory_bytes() const { return memory_bytes_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
   int64_t num_on_disk() const { return num_on_disk_; }
-  // The serial of the group added last, or 0.
+  // The serial of the group added last; 0 if none.
   uint64_t last_serial() const { return last_serial_; }
   void set_last_serial(uint64_t serial) { last_serial_ = serial; }
 
@@ -109,7 +109,7 @@ class FrameStore {
   uint64_t last_serial_ = 0;
 };
 
-// Bytes of memory that a group takes besides its block.
+// Bytes of memory that a group takes in addition to its block.
 inline constexpr int64_t kGroupOverheadBytes =
     static_cast<int64_t>(sizeof(StoredGroup) + sizeof(Group)) + 128;
 

@@ -36,7 +36,7 @@ static_assert(sizeof(RecordHeader) == kRecordHeaderBytes);
 uint32_t ChecksumOf(const RecordHeader& header,
                     std::span<const std::byte> block) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
-  // the length lies before the checksum and is covered, too
+  // the length stands before the checksum and is covered as well
   uint32_t crc = Crc32c(bytes.first(4));
   crc = Crc32c(bytes.subspan(8), crc);
   return Crc32c(block, crc);

@@ -31,8 +31,8 @@ std::string WhyRefused(const NStepConfig& config) {
   }
   if (config.window > 0 && config.n_step > config.window) {
     return fmt::format(
-        "n_step {} is outside [1, window {}]: a reader makes n-step returns "
-        "of the steps in a window",
+        "n_step {} is outside [1, window {}]: a reader computes n-step returns "
+        "from the steps in a window",
         config.n_step, config.window);
   }
   if (config.window == 0 && config.period != 1) {
@@ -40,8 +40,8 @@ std::string WhyRefused(const NStepConfig& config) {
   }
   if (config.period < 1 || config.period > config.max_steps()) {
     return fmt::format(
-        "period {} is outside [1, window {}]: windows follow each other "
-        "without gaps",
+        "period {} is outside [1, window {}]: there must be no gaps between "
+        "windows",
         config.period, config.window);
   }
   return "";

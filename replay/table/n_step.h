@@ -51,14 +51,14 @@ struct NStepItem {
   int64_t n = 0;                  // k
   float reward = 0.0f;            // R
   float discount = 0.0f;          // D
-  std::optional<float> priority;  // the writer's for step t
+  std::optional<float> priority;  // the writer's priority for step t
 };
 
 // Makes the items of the episodes of one writer for one table.
 //
 // The assembler holds a use of each group that a future item needs.
 //
-// Thread-safety: none of its own; the shard's lock guards it.
+// Thread-safety: not thread-safe; the shard's lock guards it.
 class NStepAssembler {
  public:
   // Throws InvalidArgument for settings outside their range. `store` outlives

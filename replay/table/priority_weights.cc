@@ -18,8 +18,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr size_t kLanes = 8;
 using Tag = HWY_CAPPED(double, kLanes);
 
-// Of one vector. The logarithm and the exponential are off by 3 units in the
-// last place, far less than a unit of the weights.
+// The weights of one vector of priorities. The logarithm and the exponential
+// are off by 3 units in the last place, far less than a unit of the weights.
 template <typename V>
 V UnitsOf(V priority, V exponent) {
   const Tag d;

@@ -12,8 +12,8 @@ inline constexpr double kUnitsPerWeight = 0x1p20;
 
 // weights[i] = priorities[i]^exponent in units of 2^-20, rounded, at least one
 // unit and at most SumTree::kMaxWeight; zero for a priority of zero. A weight
-// depends on its priority alone, not on those beside it; instruction sets may
-// differ by a unit where a power lies in the middle of two. Precondition:
+// depends only on its own priority, not on its neighbours; instruction sets may
+// differ by one unit where a power lies halfway between two. Precondition:
 // priorities are finite and >= 0, the exponent is in [0, 1].
 void WeightsOf(const double* priorities, size_t count, double exponent,
                SumTree::Weight* weights);

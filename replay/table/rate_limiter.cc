@@ -28,7 +28,7 @@ std::string WhyRatioRefused(const RateLimiterConfig& config,
       config.samples_per_insert * static_cast<double>(limits.insert_chunk);
   if (config.error_buffer < per_message) {
     return fmt::format(
-        "error_buffer {} is below samples_per_insert x the {} items of one "
+        "error_buffer {} is below samples_per_insert times the {} items of one "
         "message = {}: a message could wait for samples that wait for its "
         "items; hint: raise error_buffer to {}",
         config.error_buffer, limits.insert_chunk, per_message, per_message);
@@ -79,7 +79,8 @@ std::string WhyRefused(const RateLimiterConfig& config,
     }
   }
   if (config.mode == RateLimiterMode::kQueue && limits.max_times_sampled == 0) {
-    return "a queue needs max_times_sampled: a full one would stay full";
+    return "a queue needs max_times_sampled: otherwise a full queue would stay "
+           "full";
   }
   return config.mode == RateLimiterMode::kRatio
              ? WhyRatioRefused(config, limits)
@@ -138,7 +139,7 @@ std::string RateLimiter::WhyInsertsWait(int64_t size) const {
   }
   return fmt::format(
       "samples lag: {} inserts and {} samples, {:.1f} samples behind {} per "
-      "insert, where {:.1f} are allowed",
+      "insert; at most {:.1f} are allowed",
       inserts_, samples_, error(), config_.samples_per_insert,
       config_.error_buffer);
 }
@@ -147,12 +148,12 @@ std::string RateLimiter::WhySamplesWait(int64_t size) const {
   if (AdmitSamples(1, size) > 0) return "";
   if (config_.mode == RateLimiterMode::kQueue) return "the queue is empty";
   if (size < config_.min_size_to_sample) {
-    return fmt::format("the table holds {} items of min_size_to_sample {}",
+    return fmt::format("the table holds {} items; min_size_to_sample is {}",
                        size, config_.min_size_to_sample);
   }
   return fmt::format(
       "inserts lag: {} inserts and {} samples, {:.1f} samples ahead of {} per "
-      "insert, where {:.1f} are allowed",
+      "insert; at most {:.1f} are allowed",
       inserts_, samples_, -error(), config_.samples_per_insert,
       config_.error_buffer);
 }

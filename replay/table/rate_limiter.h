@@ -94,10 +94,10 @@ class RateLimiter {
   State state() const { return {config_, inserts_, samples_, correction_}; }
   // Continues from `state` with this limiter's settings. If the state has other
   // settings, an error outside the buffer is moved to the nearer end, so that
-  // neither side has to make up for the past.
+  // neither side has to catch up.
   void Restore(const State& state);
-  // The same for a later state of the restored limiter. Inserts since then were
-  // repeated and remain; a state with fewer samples is an older one and changes
+  // Continues from a later state of the restored limiter. Inserts since then
+  // were repeated and remain; a state with fewer samples is older and changes
   // nothing.
   void RestoreSamples(const State& state);
 

@@ -1,6 +1,6 @@
-// Three structures for five kinds of selector: a sum tree draws by weight
+// Three structures serve five kinds of selector: a sum tree draws by weight
 // (prioritized, uniform), a linked list gives the oldest or newest slot (fifo,
-// lifo), and a binary heap the slot of lowest priority.
+// lifo), and a binary heap gives the slot of lowest priority.
 //
 // Weights in the sum tree are whole numbers of 2^-20, so that sums are exact
 // and a restored table draws the same slots as the saved one.

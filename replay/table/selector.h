@@ -71,8 +71,8 @@ class Selector {
 // an exponent outside [0, 1].
 //
 // kPrioritized holds priority^exponent in units of 2^-20: at least one unit if
-// the priority is not zero, at most 2^18. Probabilities are those of the held
-// values, so that importance weights match the draws exactly.
+// the priority is not zero, at most 2^18. Probabilities are computed from the
+// held values, so that importance weights match the draws exactly.
 std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
                                        double priority_exponent = 1.0);
 

@@ -141,7 +141,7 @@ bool Shard::IsHeld(const StoredGroup& group) const {
   const auto found = writers_.find(group.data->writer);
   if (found == writers_.end()) return false;
   const Writer& writer = found->second;
-  // a writer's groups are needed from the first that is needed on
+  // a writer needs its groups from the first needed one on
   for (const NStepAssembler& assembler : writer.assemblers) {
     const auto& open = assembler.open_groups();
     if (!open.empty() && open.front()->serial <= group.serial) return true;
@@ -169,8 +169,8 @@ void Shard::NoteDiskError(const IoError& error) {
   // log once, until a write succeeds again
   if (!is_disk_failing_) {
     spdlog::error(
-        "replay: the disk tier fails, the oldest steps in memory are evicted: "
-        "{}",
+        "replay: the disk tier failed, so the oldest steps in memory are "
+        "evicted: {}",
         error.what());
   }
   is_disk_failing_ = true;
@@ -183,7 +183,7 @@ bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
   while (!disk->HasRoomFor(*pinned->data)) {
     if (!EvictOldestOnDisk(last_evicted)) return false;
   }
-  // evictions for it may have freed the group, too
+  // evictions for it may have freed the group as well
   if (pinned->uses == 0) return true;
   try {
     store_.MoveToDisk(group);
@@ -254,7 +254,7 @@ void Shard::JournalLimiters() {
     journal_.append_limiters(states);
     num_unjournaled_samples_ = 0;
   } catch (const IoError&) {
-    // draws go on; the next insert tells of a disk that cannot be written
+    // draws continue; the next insert reports a disk that cannot be written
   }
 }
 

@@ -24,7 +24,7 @@ namespace replicant::replay {
 
 struct ShardConfig {
   StepShape shape;
-  std::vector<TableConfig> tables;  // at least one, of different names
+  std::vector<TableConfig> tables;  // at least one, with different names
   // Memory for step groups, counted as in replay/store/frame_store.h. Beyond it
   // the oldest groups move to the disk tier. Without a disk tier, or if it is
   // full, they are evicted together with every item that needs them.
@@ -53,7 +53,7 @@ enum class [[nodiscard]] InsertResult{
 
 enum class [[nodiscard]] SampleResult{kOk, kTimeout, kClosed};
 
-// The wait of one side of a table, if any.
+// The wait of one side of a table, if it waits.
 struct WaitStatus {
   bool is_waiting = false;
   std::string who;
@@ -138,7 +138,7 @@ class Shard {
   // Number of steps that writers have inserted so far, including steps that
   // were removed since.
   int64_t num_steps() const;
-  // The sequence of the last group of `writer` that was inserted, or 0.
+  // The sequence of the last inserted group of `writer`; 0 if none.
   uint64_t LastSequence(uint64_t writer) const;
   // Number of steps that `writer` has inserted.
   int64_t StepsOf(uint64_t writer) const;
@@ -212,10 +212,10 @@ class Shard {
   InsertResult Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block);
 
-  // The serial of the group inserted last, or 0.
+  // The serial of the group inserted last; 0 if none.
   uint64_t last_serial() const;
 
-  // Ends all present and later waits, inserts and samples with kClosed.
+  // Ends all current and future waits, inserts and samples with kClosed.
   void Close();
 
   ShardStatus Status() const;
@@ -271,7 +271,7 @@ class Shard {
   WaitStatus StatusOf(const WaitRecord& record, std::string why) const
       REQUIRES(mutex_);
   int64_t NumOpenWriters() const REQUIRES(mutex_);
-  // Describes who holds the memory that step groups wait for.
+  // Describes what holds the memory that step groups wait for.
   std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);

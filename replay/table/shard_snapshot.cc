@@ -27,18 +27,18 @@ auto CountersOf(ShardStatus& status) {
 void CheckSameItems(const TableConfig& config, const NStepConfig& saved) {
   if (config.n_step == saved) return;
   throw InvalidArgument(fmt::format(
-      "table '{}': the checkpoint's items have {}, the configuration's {}; "
-      "hint: start afresh with another checkpoint_folder",
+      "table '{}': the checkpoint's items have {}, but the configuration says "
+      "{}; hint: start afresh with another checkpoint_folder",
       config.name, ToString(saved), ToString(config.n_step)));
 }
 
-// A table that is missing would lose its items.
+// A missing table would lose its items.
 void CheckHasTable(const ShardConfig& config, const std::string& name) {
   std::vector<std::string_view> names;
   for (const TableConfig& table : config.tables) names.push_back(table.name);
   if (std::ranges::find(names, name) != names.end()) return;
   throw InvalidArgument(fmt::format(
-      "table '{}' of the checkpoint is not configured; there are: {}; hint: "
+      "table '{}' of the checkpoint is not configured; configured: {}; hint: "
       "configure it, or start afresh with another checkpoint_folder",
       name, fmt::join(names, ", ")));
 }

@@ -41,10 +41,9 @@ std::vector<Record> ReadRecords(rpc::WireReader& reader,
                                 std::string_view field) {
   const std::span<const std::byte> bytes = reader.ReadBytes(field, kMaxCount);
   if (bytes.size() % sizeof(Record) != 0) {
-    throw IoError(
-        fmt::format("checkpoint: {} of {} bytes are no whole number "
-                    "of {}",
-                    field, bytes.size(), sizeof(Record)));
+    throw IoError(fmt::format(
+        "checkpoint: {} of {} bytes do not divide into elements of {} bytes",
+        field, bytes.size(), sizeof(Record)));
   }
   std::vector<Record> records(bytes.size() / sizeof(Record));
   if (!records.empty()) {

@@ -15,7 +15,7 @@
 namespace replicant::replay {
 namespace {
 
-// The limits with those that the table itself sets.
+// The limits, including the ones that the table itself sets.
 RateLimiterLimits LimitsOf(const TableConfig& config,
                            RateLimiterLimits limits) {
   limits.max_size = config.max_size;
@@ -52,8 +52,8 @@ Table::Table(const TableConfig& config, const RateLimiterLimits& limits,
                          config.remover == SelectorKind::kUniform;
   if (is_random) {
     throw InvalidArgument(
-        fmt::format("table '{}': remover '{}' is none of fifo, lifo and "
-                    "lowest_priority",
+        fmt::format("table '{}': remover '{}' is not allowed; allowed: fifo, "
+                    "lifo, lowest_priority",
                     config.name, ToString(config.remover)));
   }
 }

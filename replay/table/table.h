@@ -44,7 +44,7 @@ struct TableItem {
   uint16_t num_groups = 0;
 };
 
-// The part of a table that a checkpoint holds.
+// The part of a table stored in a checkpoint.
 struct TableContents {
   std::vector<TableItem> items;      // by slot
   std::vector<uint32_t> free_slots;  // in the order that they are taken from
@@ -57,7 +57,7 @@ struct TableContents {
 // A table of items, sampled by priority, by age or uniformly. The items' steps
 // are in a FrameStore that all tables of the shard share.
 //
-// Thread-safety: none of its own; the shard's lock guards it.
+// Thread-safety: not thread-safe; the shard's lock guards it.
 class Table {
  public:
   // Throws InvalidArgument, with the table's name, for unusable settings.
@@ -69,7 +69,8 @@ class Table {
   Table& operator=(const Table&) = delete;
 
   // Returns how many of `wanted` inserts are admitted now. While every priority
-  // is zero all are: nothing can be sampled, and both sides would wait forever.
+  // is zero, all are admitted: nothing can be sampled, and both sides would
+  // wait forever.
   int64_t AdmitInserts(int64_t wanted) const;
   // Inserts an item and takes over its uses of groups. Its priority is the
   // writer's, or else the largest that the table has seen. Removes another item

@@ -225,10 +225,10 @@ TEST(CheckpointDamageTest, StepsOfAnotherShapeAreRefusedAndUntouched) {
           ShardInFolder(damage.folder.path(), Durability::kCheckpoint, config);
         }),
         fmt::format("{}: its steps have observation_bytes 8, action_bytes 4 "
-                    "and frame_bytes 0, the configuration observation_bytes "
-                    "{}, action_bytes {} and frame_bytes {}; hint: configure "
-                    "the sizes of the folder, or start afresh with another "
-                    "checkpoint_folder",
+                    "and frame_bytes 0, the configuration has "
+                    "observation_bytes {}, action_bytes {} and frame_bytes {}; "
+                    "hint: configure the sizes that the folder has, or start "
+                    "afresh with another checkpoint_folder",
                     damage.folder.path().string(), shape.observation_bytes,
                     shape.action_bytes, shape.frame_bytes));
     EXPECT_EQ(Contents(damage.folder.path()), before);
@@ -240,13 +240,12 @@ TEST(CheckpointDamageTest, ATableThatIsNotConfiguredIsRefusedAndUntouched) {
   const auto before = Contents(damage.folder.path());
   ShardConfig config = Config();
   config.tables[0].name = "renamed";
-  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
-              ShardInFolder(damage.folder.path(), Durability::kCheckpoint,
-                            config);
-            }),
-            "table 't' of the checkpoint is not configured; there are: "
-            "renamed; hint: configure it, or start afresh with another "
-            "checkpoint_folder");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] {
+        ShardInFolder(damage.folder.path(), Durability::kCheckpoint, config);
+      }),
+      "table 't' of the checkpoint is not configured; configured: renamed; "
+      "hint: configure it, or start afresh with another checkpoint_folder");
   EXPECT_EQ(Contents(damage.folder.path()), before);
 }
 

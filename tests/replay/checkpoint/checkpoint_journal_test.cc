@@ -179,7 +179,7 @@ TEST(CheckpointJournalTest, AJournalThatEndsInATornRecordGivesTheGroupsBefore) {
   const ShardInFolder restored(folder.path(), Durability::kJournal);
   EXPECT_EQ(restored.shard.LastSequence(1), 1u);
   EXPECT_THAT(restored.checkpointer.restored().problems,
-              ElementsAre(HasSubstr("bytes are no whole record")));
+              ElementsAre(HasSubstr("bytes are not a whole record")));
 }
 
 TEST(CheckpointJournalTest, AJournalThatCannotBeWrittenRefusesTheInsert) {

@@ -332,13 +332,13 @@ TEST(CheckpointerTest, ItemsOfAnotherKindAreRefused) {
   };
   EXPECT_EQ(why({.n_step = 5}),
             "table 't': the checkpoint's items have n_step 2, discount 0.99 "
-            "and stack 1, the configuration's n_step 5, discount 0.99 and "
-            "stack 1; hint: start afresh with another checkpoint_folder");
-  EXPECT_EQ(
-      why({.window = 8, .period = 4}),
-      "table 't': the checkpoint's items have n_step 2, discount 0.99 "
-      "and stack 1, the configuration's window 8, period 4, n_step 1, discount "
-      "0.99 and stack 1; hint: start afresh with another checkpoint_folder");
+            "and stack 1, but the configuration says n_step 5, discount 0.99 "
+            "and stack 1; hint: start afresh with another checkpoint_folder");
+  EXPECT_EQ(why({.window = 8, .period = 4}),
+            "table 't': the checkpoint's items have n_step 2, discount 0.99 "
+            "and stack 1, but the configuration says window 8, period 4, "
+            "n_step 1, discount 0.99 and stack 1; hint: start afresh with "
+            "another checkpoint_folder");
 }
 
 TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {

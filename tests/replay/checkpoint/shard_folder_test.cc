@@ -40,9 +40,9 @@ TEST(ShardFolderTest, RefusesAnotherNumberOfShards) {
                   [&] { CheckNumShards(folder.path(), other); }),
               "replay.shards: " + std::to_string(other) + ", but " +
                   folder.path().string() +
-                  " holds checkpoints of 2; a replay goes on with the number "
-                  "of shards that it began with; hint: --set replay.shards=2, "
-                  "or another folder for a new replay");
+                  " holds checkpoints of 2; a replay keeps the number of "
+                  "shards that it began with; hint: --set replay.shards=2, or "
+                  "choose another folder for a new replay");
   }
   const TemporaryFolder single;
   MakeUsed(single.path());

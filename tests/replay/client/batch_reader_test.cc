@@ -517,9 +517,9 @@ TEST(BatchReaderTest, ABatchOfAnotherReaderTakesNoPriorities) {
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
               reader.UpdatePriorities(batch, std::vector<float>(16, 2.0f));
             }),
-            "BatchReader: 'learner', which reads table 'others', did not draw "
-            "this batch of table 'default'; hint: give the priorities to the "
-            "reader that drew it");
+            "BatchReader: 'learner' reads table 'others' and did not draw this "
+            "batch of table 'default'; hint: give the priorities to the reader "
+            "that drew it");
   both.UpdatePriorities(batch, std::vector<float>(16, 2.0f));
 }
 
@@ -621,7 +621,7 @@ TEST(BatchReaderTest, SaysWhatItCannotHave) {
               static_cast<void>(reader.Next(After(seconds(60)), &batch));
             }),
             service.endpoint() +
-                ": replay.sample: no table 'others'; there are: default");
+                ": replay.sample: no table 'others'; allowed: default");
   batch.size = 1;
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [&] { reader.UpdatePriorities(batch, {}); }),

@@ -67,7 +67,7 @@ def basic(client):
         client.sample("others", 1)
         raise SystemExit("no error")
     except replay_client.ServiceError as error:
-        assert str(error) == "error 6: replay.sample: no table 'others'; there are: t"
+        assert str(error) == "error 6: replay.sample: no table 'others'; allowed: t"
     assert client.status()["counts"]["inserted_steps"] == 6
     check_refusals(client)
     client.checkpoint(17)

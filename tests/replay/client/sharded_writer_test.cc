@@ -154,7 +154,7 @@ TEST_F(ShardedWriterTest, EpisodesPassOverAShardThatIsAway) {
 TEST_F(ShardedWriterTest, NeedsAShard) {
   EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
                 [] { const ShardedWriter writer({.endpoints = {}}); }),
-            "ShardedWriter: no endpoints, want one a shard");
+            "ShardedWriter: no endpoints; give one for each shard");
 }
 
 }  // namespace

@@ -312,14 +312,13 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
                                  .group_steps = 0});
             }),
             "StepWriter: group_steps 0 is outside [1, 255]");
-  EXPECT_EQ(
-      replicant::testing::MessageOf<InvalidArgument>([&] {
-        StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
-                           .shape = {.frame_bytes = 1 << 25},
-                           .group_steps = 8});
-      }),
-      "StepWriter: a group of 8 steps can have 301990096 bytes, a message "
-      "268435456; hint: group_steps 6");
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>([&] {
+              StepWriter writer({.endpoint = "tcp://127.0.0.1:1",
+                                 .shape = {.frame_bytes = 1 << 25},
+                                 .group_steps = 8});
+            }),
+            "StepWriter: a group of 8 steps can have 301990096 bytes, but a "
+            "message at most 268435456; hint: group_steps 6");
   EpisodeMaker other = maker;
   other.shape.action_bytes = 4;
   RunningService service(ConfigOf(other));
@@ -333,9 +332,9 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
               static_cast<void>(writer.Flush(After(seconds(60))));
             }),
             service.endpoint() +
-                ": the replay holds steps of 16 + 300 + 4 bytes (observation + "
-                "frame + action), the writer 'actor 3' has 16 + 300 + 8; hint: "
-                "give both the same task");
+                ": the replay's steps have 16 + 300 + 4 bytes (observation + "
+                "frame + action), but those of writer 'actor 3' have 16 + 300 "
+                "+ 8; hint: give both the same task");
 }
 
 }  // namespace

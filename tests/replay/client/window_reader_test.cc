@@ -175,14 +175,14 @@ TEST(WindowReaderTest, AReaderOfTheOtherFormIsRefused) {
   };
   EXPECT_EQ(why("windows", 0),
             service.endpoint() +
-                ": table 'windows' has windows of 6 steps, the reader "
-                "'learner' expects n-step transitions; hint: give each a table "
-                "of its own");
+                ": table 'windows' has windows of 6 steps, but reader "
+                "'learner' expects n-step transitions; hint: give each "
+                "workload a separate table");
   EXPECT_EQ(why("default", 8),
             service.endpoint() +
-                ": table 'default' has n-step transitions, the reader "
-                "'learner' expects windows of 8 steps; hint: give each a table "
-                "of its own");
+                ": table 'default' has n-step transitions, but reader "
+                "'learner' expects windows of 8 steps; hint: give each "
+                "workload a separate table");
 }
 
 // As a client would be that does not ask what a table has.
@@ -199,11 +199,11 @@ TEST(WindowReaderTest, ARequestForTheOtherFormIsRefused) {
     return reply.error_text;
   };
   EXPECT_EQ(why("windows", 0),
-            "replay.sample: table 'windows' has windows of 6 steps, reader "
-            "'stranger' wants n-step transitions");
+            "replay.sample: table 'windows' has windows of 6 steps, but reader "
+            "'stranger' expects n-step transitions");
   EXPECT_EQ(why("default", 6),
-            "replay.sample: table 'default' has n-step transitions, reader "
-            "'stranger' wants windows of 6 steps");
+            "replay.sample: table 'default' has n-step transitions, but reader "
+            "'stranger' expects windows of 6 steps");
 }
 
 TEST(WindowReaderTest, ALocalReplayGivesWindows) {

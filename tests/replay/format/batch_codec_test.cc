@@ -249,13 +249,13 @@ TEST(BatchCodecTest, RefusesAPlaceOutsideTheMemory) {
         [&] { target.Check(count, maker.shape, {}); });
   };
   EXPECT_EQ(why(5),
-            "replay.sample: place: 56 bytes of actions at offset 192 of a "
-            "memory of 240");
+            "replay.sample: place: 56 bytes of actions at offset 192 do not "
+            "fit into a memory of 240");
   target.place.segments = ~uint64_t{0};
   target.place.segments_bytes = 2;
   EXPECT_EQ(why(4),
             "replay.sample: place: 2 bytes of segments at offset "
-            "18446744073709551615 of a memory of 240");
+            "18446744073709551615 do not fit into a memory of 240");
 }
 
 TEST(BatchCodecTest, RefusesAnAnswerInMemoryThatWasNotOffered) {
@@ -269,7 +269,7 @@ TEST(BatchCodecTest, RefusesAnAnswerInMemoryThatWasNotOffered) {
                               kNoLimit, &target),
                   maker.shape);
             }),
-            "replay.sample reply: in memory that was not offered");
+            "replay.sample reply: refers to memory that was not offered");
 }
 
 TEST(BatchCodecTest, SendsOnlyTheFramesThatTheStacksNeed) {
@@ -302,7 +302,7 @@ TEST(BatchCodecTest, RefusesABatchThatNoReaderWouldAccept) {
               EncodeBatch(batch, BatchState::kFull, maker.shape, {}, 100);
             }),
             "replay.sample: 4 items make 160 bytes of rows; at most 100 are "
-            "allowed; hint: ask for fewer items at once");
+            "allowed; hint: request fewer items at once");
 }
 
 TEST(BatchCodecTest, RefusesSegmentsThatDoNotHoldTheFrames) {

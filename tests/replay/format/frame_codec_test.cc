@@ -150,11 +150,11 @@ TEST(FrameCodecTest, ADamagedHeaderIsNamed) {
   const Bytes good = Encode(FrameCodec::kNone, MovingSquare(2, 10));
   ASSERT_EQ(MessageOf(good), "decodes");
   EXPECT_EQ(MessageOf(Bytes(15)),
-            "frame group: 15 bytes that do not begin with the magic 'RFG1' and "
+            "frame group: its 15 bytes do not begin with the magic 'RFG1' and "
             "a header of 16 bytes");
   EXPECT_EQ(MessageOf(With(good, 0, 0)),
-            "frame group: 224 bytes that do not begin with the magic 'RFG1' "
-            "and a header of 16 bytes");
+            "frame group: its 224 bytes do not begin with the magic 'RFG1' and "
+            "a header of 16 bytes");
   EXPECT_EQ(MessageOf(With(good, 4, 9)), "frame group: unknown codec 9");
   EXPECT_EQ(MessageOf(With(good, 6, 0)),
             "frame group: 0 frames are outside [1, 256]");
@@ -164,7 +164,7 @@ TEST(FrameCodecTest, ADamagedHeaderIsNamed) {
   EXPECT_EQ(MessageOf(With(good, 16, 90)),
             "frame group: frame 0 of 100 bytes takes the payload [0, 90)");
   EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
-            "frame group: the payload has 199 bytes, the header says 200");
+            "frame group: the payload has 199 bytes, but the header says 200");
 }
 
 // Whatever happens to the bytes: an IoError or some frames, never a crash (the
@@ -210,7 +210,7 @@ TEST(FrameCodecTest, RefusesBadSettingsAndFrames) {
             "FrameGroupEncoder: group_size 257 is outside [1, 256]");
   FrameGroupEncoder encoder(FrameCodec::kLz4, 4, 1);
   EXPECT_EQ(message([&] { encoder.Add(Bytes(3)); }),
-            "FrameGroupEncoder::Add: a frame of 3 bytes, want 4");
+            "FrameGroupEncoder::Add: a frame has 3 bytes, expected 4");
   EXPECT_EQ(encoder.num_frames(), 0);
 }
 

@@ -84,15 +84,16 @@ TEST(StepGroupTest, ADamagedGroupIsNamed) {
   const Bytes good = TwoStepsAndTheEnd();
   ASSERT_EQ(MessageOf(good), "is sound");
   EXPECT_EQ(MessageOf(With(good, 0, 'x')),
-            "step group: 69 bytes that do not begin with the magic 'RSG1' and "
-            "a header of 32 bytes");
+            "step group: its 69 bytes do not begin with the magic 'RSG1' and a "
+            "header of 32 bytes");
   EXPECT_EQ(MessageOf(With(good, 6, uint16_t{8})),
             "step group: flags 8, 2 steps and first step 4 are not possible");
-  EXPECT_EQ(MessageOf(good, {.observation_bytes = 4, .action_bytes = 2}),
-            "step group: observations of 3 bytes and actions of 2, want 4 and "
-            "2");
+  EXPECT_EQ(
+      MessageOf(good, {.observation_bytes = 4, .action_bytes = 2}),
+      "step group: observations of 3 bytes and actions of 2, expected 4 and "
+      "2");
   EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
-            "step group: 68 bytes, where the header says 69");
+            "step group: has 68 bytes, but the header says 69");
   EXPECT_EQ(MessageOf(With(good, 32, std::nanf(""))),
             "step group: reward nan of step 4 is not finite");
   EXPECT_EQ(MessageOf(With(good, 44, 1.5f)),
@@ -109,10 +110,10 @@ TEST(StepGroupTest, FramesThatDoNotFitTheObservationsAreNamed) {
   builder.AddStep({}, {}, 0.0f, 1.0f);
   builder.AddLastObservation({});
   EXPECT_EQ(MessageOf(builder.Finish(encoder.Finish()), shape),
-            "step group: 1 frames of 50 bytes, want 2 of 50");
+            "step group: 1 frames of 50 bytes, expected 2 of 50");
   EXPECT_EQ(MessageOf(builder.Finish({}), shape),
-            "frame group: 0 bytes that do not begin with the magic 'RFG1' and "
-            "a header of 16 bytes");
+            "frame group: its 0 bytes do not begin with the magic 'RFG1' and a "
+            "header of 16 bytes");
 }
 
 TEST(StepGroupTest, DamageNeverCrashes) {
@@ -140,7 +141,7 @@ TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
   EXPECT_EQ(message([&] { builder.Finish({}); }),
             "StepGroupBuilder: a group without steps");
   EXPECT_EQ(message([&] { builder.AddStep(Row(4, 0), Row(2, 0), 0, 1); }),
-            "StepGroupBuilder: an observation of 4 bytes, want 3");
+            "StepGroupBuilder: an observation has 4 bytes, expected 3");
   const auto message_of = [&](float reward, float discount, float priority) {
     return message([&] {
       builder.AddStep(Row(3, 0), Row(2, 0), reward, discount, priority);
@@ -155,7 +156,7 @@ TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
   EXPECT_EQ(builder.num_steps(), 0);
   builder.AddStep(Row(3, 0), Row(2, 0), 0, 1);
   EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1, 1.0f); }),
-            "StepGroupBuilder: some steps have a priority and some do not");
+            "StepGroupBuilder: some steps have a priority and others do not");
   builder.AddLastObservation(Row(3, 0));
   EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1); }),
             "StepGroupBuilder: no step fits after 1 steps and the last "

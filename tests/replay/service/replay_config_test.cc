@@ -129,16 +129,16 @@ TEST(ReplayConfigTest, RefusesShardsThatCannotWork) {
     return replicant::testing::MessageOf<ConfigError>([&] { ReadText(text); });
   };
   EXPECT_EQ(message("replay:\n  shards: 2\n  tables: {t: {sampler: fifo}}\n"),
-            "run.yaml:2:11: replay.shards: 2: table t is a queue or gives its "
-            "items in order, and 2 services have no common order; allowed: 1, "
-            "or sampler prioritized or uniform");
+            "run.yaml:2:11: replay.shards: 2: table t is a queue or samples "
+            "its items in order, and 2 services have no common order; allowed: "
+            "1, or sampler prioritized or uniform");
   EXPECT_EQ(
       message("replay:\n  shards: 4\n"
               "  tables: {t: {rate_limiter: {error_buffer: 20}}}\n"),
       "run.yaml:2:11: replay.shards: 4: table t, of which each shard has 1/4: "
-      "error_buffer 5 is below samples_per_insert x the 1 items of one message "
-      "= 8: a message could wait for samples that wait for its items; hint: "
-      "raise error_buffer to 8");
+      "error_buffer 5 is below samples_per_insert times the 1 items of one "
+      "message = 8: a message could wait for samples that wait for its items; "
+      "hint: raise error_buffer to 8");
   EXPECT_EQ(message("replay: {shards: 2, max_bytes: 2000000}\n"),
             "run.yaml:1:18: replay.shards: 2: max_bytes 2000000 gives each "
             "shard less than 1048576");

@@ -141,7 +141,7 @@ TEST(ReplayServiceTest,
   }
   const auto wait = writer.Status()["tables"][0]["sample_wait"];
   EXPECT_EQ(wait["who"], "learner");
-  EXPECT_EQ(wait["why"], "the table holds 0 items of min_size_to_sample 1");
+  EXPECT_EQ(wait["why"], "the table holds 0 items; min_size_to_sample is 1");
   writer.Insert({.writer = 5}, maker.Groups(7, 4));
   const BatchMessage batch = reader.WaitForBatch(id, maker.shape);
   EXPECT_EQ(batch.state(), BatchState::kFull);
@@ -218,7 +218,7 @@ TEST(ReplayServiceTest, UpdatesReachLivingItemsOnly) {
                            UpdateRequest{"t", {{{0, 0}, -1.0f}}}.Encode()),
             "table 't': priority -1 must be finite and >= 0");
   EXPECT_EQ(caller.ErrorOf(kUpdateKind, UpdateRequest{"u", {}}.Encode()),
-            "replay.update: no table 'u'; there are: t");
+            "replay.update: no table 'u'; allowed: t");
 }
 
 TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {

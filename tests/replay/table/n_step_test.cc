@@ -183,14 +183,14 @@ TEST(NStepTest, RefusesSettingsOutsideTheirRange) {
   EXPECT_EQ(message({.stack = 65}), "stack 65 is outside [1, 64]");
   EXPECT_EQ(message({.window = 1001}), "window 1001 is outside [0, 1000]");
   EXPECT_EQ(message({.n_step = 9, .window = 8}),
-            "n_step 9 is outside [1, window 8]: a reader makes n-step returns "
-            "of the steps in a window");
+            "n_step 9 is outside [1, window 8]: a reader computes n-step "
+            "returns from the steps in a window");
   EXPECT_EQ(message({.window = 4, .period = 5}),
-            "period 5 is outside [1, window 4]: windows follow each other "
-            "without gaps");
+            "period 5 is outside [1, window 4]: there must be no gaps between "
+            "windows");
   EXPECT_EQ(message({.window = 4, .period = 0}),
-            "period 0 is outside [1, window 4]: windows follow each other "
-            "without gaps");
+            "period 0 is outside [1, window 4]: there must be no gaps between "
+            "windows");
   EXPECT_EQ(message({.n_step = 4, .period = 2}), "period 2 without a window");
   EXPECT_EQ(message({.discount = 1.5}), "discount 1.5 is outside [0, 1]");
 }

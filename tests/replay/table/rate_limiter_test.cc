@@ -27,7 +27,7 @@ TEST(RateLimiterTest, SamplesWaitForTheMinimumSizeAndInsertsDoNot) {
   EXPECT_EQ(limiter.AdmitSamples(5, /*size=*/9), 0);
   EXPECT_EQ(limiter.AdmitInserts(5, /*size=*/0), 5);
   EXPECT_EQ(limiter.WhySamplesWait(9),
-            "the table holds 9 items of min_size_to_sample 10");
+            "the table holds 9 items; min_size_to_sample is 10");
   EXPECT_EQ(limiter.WhyInsertsWait(9), "");
 }
 
@@ -44,12 +44,12 @@ TEST(RateLimiterTest, AdmitsWhatTheBufferTakesOneByOne) {
   EXPECT_EQ(limiter.AdmitInserts(100, 12), 0);
   EXPECT_EQ(limiter.WhyInsertsWait(12),
             "samples lag: 12 inserts and 0 samples, 8.0 samples behind 4 per "
-            "insert, where 8.0 are allowed");
+            "insert; at most 8.0 are allowed");
   limiter.CountSamples(16);
   EXPECT_EQ(limiter.AdmitSamples(100, 12), 0);
   EXPECT_EQ(limiter.WhySamplesWait(12),
             "inserts lag: 12 inserts and 16 samples, 8.0 samples ahead of 4 "
-            "per insert, where 8.0 are allowed");
+            "per insert; at most 8.0 are allowed");
   EXPECT_EQ(limiter.AdmitInserts(1, 12), 1);
 }
 
@@ -124,9 +124,9 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
   EXPECT_EQ(reason(Ratio(4, 10, NAN), kLimits),
             "error_buffer nan must be >= 0");
   EXPECT_EQ(reason(Ratio(4, 10, 8), {.max_size = 1000, .insert_chunk = 3}),
-            "error_buffer 8 is below samples_per_insert x the 3 items of one "
-            "message = 12: a message could wait for samples that wait for its "
-            "items; hint: raise error_buffer to 12");
+            "error_buffer 8 is below samples_per_insert times the 3 items of "
+            "one message = 12: a message could wait for samples that wait for "
+            "its items; hint: raise error_buffer to 12");
   EXPECT_EQ(
       reason(Ratio(4, 10, 8), {.max_size = 1000, .samples_in_flight = 512}),
       "error_buffer 8 is below the 512 samples that readers request at once: "
@@ -139,7 +139,8 @@ TEST(RateLimiterTest, RefusesWhatCouldBlockWithTheReason) {
             "max_times_sampled 3 is below samples_per_insert 4: items would be "
             "removed before they were sampled often enough");
   EXPECT_EQ(reason({.mode = RateLimiterMode::kQueue}, kLimits),
-            "a queue needs max_times_sampled: a full one would stay full");
+            "a queue needs max_times_sampled: otherwise a full queue would "
+            "stay full");
 }
 
 // A checkpoint of a run with another ratio must not stop this one.

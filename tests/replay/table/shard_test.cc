@@ -84,7 +84,7 @@ TEST(ShardTest, AWriterWaitsForSamplesAndItsItemsAreNotLost) {
   EXPECT_EQ(wait.waiting_s, 5.0);
   EXPECT_EQ(wait.why,
             "samples lag: 6 inserts and 0 samples, 4.0 samples behind 1 per "
-            "insert, where 4.0 are allowed");
+            "insert; at most 4.0 are allowed");
 
   SampledBatch batch;
   EXPECT_EQ(shard.TrySample(0, 2, "reader", &batch), 2);
@@ -147,7 +147,7 @@ TEST(ShardTest, AWaitingReaderStandsInTheStatusWithTheReason) {
   const WaitStatus wait = shard.Status().tables[0].sample_wait;
   EXPECT_EQ(wait.who, "learner 3");
   EXPECT_EQ(wait.waiting_s, 4.0);
-  EXPECT_EQ(wait.why, "the table holds 0 items of min_size_to_sample 2");
+  EXPECT_EQ(wait.why, "the table holds 0 items; min_size_to_sample is 2");
 }
 
 // Priorities of zero on everything would stop both sides at a binding ratio.
@@ -272,7 +272,7 @@ TEST(ShardTest, RefusesSettingsThatCannotWork) {
   config = OneTable(kTight);
   config.tables[0].remover = SelectorKind::kUniform;
   EXPECT_EQ(message(config),
-            "table 't': remover 'uniform' is none of fifo, lifo and "
+            "table 't': remover 'uniform' is not allowed; allowed: fifo, lifo, "
             "lowest_priority");
   config.tables.clear();
   EXPECT_EQ(message(config), "shard: no table");
