@@ -1,8 +1,8 @@
 // Each Step() has three parts: one inference for all environments, one step of
 // all environments, and Emit() for each. now_ holds the observations before the
-// step and next_ those after it; then they are swapped.
+// step and next_ the observations after it; then they are swapped.
 //
-// Restore() makes no snapshot of the physics: an environment comes to the same
+// Restore() makes no snapshot of the physics: an environment reaches the same
 // state again if it repeats the actions of its episode. The environments stand
 // at different steps of their episodes, so the one with the longest episode
 // begins first and the others join it later, such that all reach the present
@@ -216,10 +216,10 @@ void Actor::Restore(const ActorState& state) {
     longest = std::max(longest, episode.actions.size() / action_size);
   }
   if (!fits) {
-    throw InvalidArgument(fmt::format(
-        "Actor::Restore: a state of {} environments, want {} with actions of "
-        "{}",
-        state.episodes.size(), episodes_.size(), action_size));
+    throw InvalidArgument(
+        fmt::format("Actor::Restore: the state has {} environments, expected "
+                    "{} with actions of {}",
+                    state.episodes.size(), episodes_.size(), action_size));
   }
   is_restoring_ = true;
   for (int e = 0; e < environments_.size(); ++e) {

@@ -26,7 +26,7 @@ struct EpisodeResult {
 // bit-exactly.
 struct ActorState {
   struct Episode {
-    int64_t number = 0;          // of its environment, the first is 0
+    int64_t number = 0;          // of its environment, from 0
     std::vector<float> actions;  // [T, A], all so far
   };
   std::vector<Episode> episodes;  // by environment
@@ -73,9 +73,9 @@ class Actor {
   // starts the next one.
   void Step();
 
-  // Agent steps of this actor, except those that only started an episode.
+  // Agent steps of this actor, except steps that only started an episode.
   int64_t num_steps() const { return num_steps_; }
-  // The present noise scale, averaged over the environments.
+  // The current noise scale, averaged over the environments.
   double NoiseScale() const;
   const ActorTimes& times() const { return times_; }
   // Agent steps of all actors, for the schedules of the exploration: the value
@@ -88,8 +88,8 @@ class Actor {
   // Precondition: keeps_state (checked).
   ActorState state() const;
   // Repeats the episodes of `state` up to its step. The sinks receive all of
-  // their steps again, from BeginEpisode() on, and must skip those that they
-  // have. Throws InvalidArgument for a state of other environments.
+  // their steps again, from BeginEpisode() on, and must skip steps that they
+  // already have. Throws InvalidArgument for a state of other environments.
   void Restore(const ActorState& state);
 
  private:
@@ -116,7 +116,7 @@ class Actor {
   // Scales the action of environment `index` to the task's range.
   void ToTaskActions(int64_t index);
   // Repeats one step in the environments `ids`: the step `left` steps before
-  // the present.
+  // the current one.
   void Repeat(const ActorState& state, const std::vector<int>& ids,
               int64_t left);
   // Gives the sink of environment `index` its step between now_ and next_.
@@ -134,7 +134,7 @@ class Actor {
   std::vector<float> actions_;
   std::vector<double> task_actions_;
   std::vector<EpisodeResult> episodes_;    // under way, by environment
-  std::vector<ActorState::Episode> made_;  // the same, as state() wants it
+  std::vector<ActorState::Episode> made_;  // the same, in the form of state()
   ActorTimes times_;
   int64_t num_steps_ = 0;
   int64_t num_global_steps_ = 0;

@@ -20,20 +20,18 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
   reader.Field(
       "inference", &c.inference,
       {{"actor", InferencePlace::kActor}, {"host", InferencePlace::kHost}},
-      "what computes the policy: actor: each actor for its own "
-      "environments; host: one inference server for all actors, in "
-      "batches");
+      "where the policy is computed: actor: in each actor, for its "
+      "environments; host: in one inference server for all actors, in batches");
   reader.Field(
       "inference_backend", &c.inference_backend,
       {{"cpu", InferenceBackend::kCpu}, {"cuda", InferenceBackend::kCuda}},
-      "what computes the inference server's policy (inference: host); "
-      "cuda (not yet run on a device) shares the host's first GPU with "
-      "a learner there");
+      "backend of the inference server's policy (inference: host); cuda (not "
+      "yet run on a device) shares the host's first GPU with a learner there");
   reader.Field("inference_threads", &c.inference_threads, {1, 1024},
                "threads of the inference server's policy (inference: host)");
   reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},
-               "milliseconds for which an observation waits for those of other "
-               "actors (inference: host)");
+               "milliseconds for which an observation waits for observations "
+               "of other actors (inference: host)");
   reader.Field("group_steps", &c.group_steps, {1, replay::kMaxGroupSteps},
                "steps that are sent, stored and removed together");
   reader.Field("codec", &c.codec,
@@ -43,20 +41,20 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                "compression of the frames");
   reader.Field("queue_groups", &c.queue_groups, {1, 100'000},
                "maximum number of step groups per environment that wait to be "
-               "sent; then the actor waits. A short queue keeps the replay "
-               "close to the current policy");
+               "sent; beyond it the actor waits. A short queue keeps the "
+               "replay close to the current policy");
   reader.Field("append_timeout_s", &c.append_timeout_s, {0.01, 1e6},
                "seconds that an actor waits for room in the replay before it "
-               "gives the episode up");
+               "drops the episode");
   const int64_t longest_hold = std::max(c.exploration.initial_hold_steps,
                                         c.exploration.final_hold_steps);
   if (c.inference == InferencePlace::kHost && longest_hold > 1) {
-    reader.Error("inference",
-                 fmt::format("host draws new noise for each batch, but "
-                             "exploration holds a draw for {} steps; want "
-                             "actor, or exploration.initial_hold_steps and "
-                             "final_hold_steps: 1",
-                             longest_hold));
+    reader.Error(
+        "inference",
+        fmt::format("host draws new noise for each batch, but exploration "
+                    "holds a draw for {} steps; allowed: actor, or "
+                    "exploration.initial_hold_steps and final_hold_steps: 1",
+                    longest_hold));
   }
   return c;
 }

@@ -74,7 +74,7 @@ void BatchedPolicy::Run(std::span<const Row> rows) {
         states.begin() + static_cast<std::ptrdiff_t>(i * rows[i].state.size()));
     if (!scales.empty()) scales[i] = rows[i].noise_scale;
   }
-  // rows beyond hold what they held: nobody reads their actions
+  // rows beyond keep old values: their actions are not read
   const auto actions = runner.Act(next_run_++).Span<float>();
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(actions.begin() +

@@ -11,7 +11,7 @@
 
 namespace replicant::actors {
 
-// A policy for any number of rows, such as those of several actors in one
+// A policy for any number of rows, such as several actors' observations in one
 // batch. It has plans for batches of 1, 2, 4, ... rows up to `max_rows` and
 // runs the smallest that fits; more rows take several runs.
 //
@@ -25,7 +25,7 @@ class BatchedPolicy {
   // Observations of one actor, and the destination of its actions.
   struct Rows {
     std::span<const std::byte> observations;  // [E, ...]
-    std::span<const float> states;            // [E, S], beside pixels
+    std::span<const float> states;            // [E, S], in addition to pixels
     std::span<const float> noise_scales;      // [E]
     std::span<float> actions;                 // [E, A]
   };

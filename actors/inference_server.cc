@@ -10,8 +10,8 @@
 namespace replicant::actors {
 namespace {
 
-// An actor that has not asked for so long is not waited for: it resets its
-// environments, or waits for the replay.
+// The server stops waiting for an actor that has sent no request for this long:
+// it resets its environments, or waits for the replay.
 constexpr auto kAtWork = std::chrono::seconds(1);
 
 }  // namespace
@@ -61,7 +61,7 @@ void InferenceServer::HandleAct(rpc::Request& request,
       waiting.request.states.size() != wanted_states) {
     throw InvalidArgument(fmt::format(
         "inference: {} bytes and {} numbers of a state for {} observations, "
-        "want {} and {}; hint: give server and actors the same task",
+        "expected {} and {}; hint: give server and actors the same task",
         waiting.request.observations.size(), waiting.request.states.size(),
         num_rows, wanted, wanted_states));
   }

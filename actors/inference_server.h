@@ -23,10 +23,10 @@ struct PublishedParameters {
 };
 
 struct InferenceServerOptions {
-  // Maximum wait of a request for those of other actors.
+  // Maximum time that a request waits for requests of other actors.
   Clock::Duration max_wait = std::chrono::milliseconds(2);
   // Called before each batch and every max_wait; returns newer parameters, or
-  // nothing.
+  // std::nullopt.
   std::function<std::optional<PublishedParameters>()> poll_parameters;
   Clock* clock = &Clock::Real();
 };
@@ -48,7 +48,8 @@ struct InferenceMetrics {
 // If a server ends without an answer, the actor sends its request again; acting
 // twice on one observation is harmless.
 //
-// Thread-safety: the loop's thread of the rpc server; metrics() there, too.
+// Thread-safety: only the thread of the rpc server's loop, for metrics() as
+// well.
 class InferenceServer {
  public:
   // `policy` outlives this.

@@ -15,14 +15,14 @@ namespace replicant::actors {
 // Thread-safety: one thread makes all calls.
 class ParameterClient {
  public:
-  // Connects in the background, and again whenever the learner comes back. The
+  // Connects in the background, and again whenever the learner returns. The
   // learner holds the same `key`. Throws what ZmqSocket::Connect() throws.
   explicit ParameterClient(const std::string& endpoint,
                            const rpc::GroupKey& key = {});
 
   struct Parameters {
-    uint64_t version = 0;              // the learner's step
-    int64_t agent_steps = 0;           // of all actors, as far as it knows
+    uint64_t version = 0;     // the learner's step
+    int64_t agent_steps = 0;  // of all actors, as last counted by the learner
     std::span<const std::byte> bytes;  // valid until the next call
   };
   // Returns the newest value unless it was returned before. Waits for a new one

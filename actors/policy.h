@@ -16,8 +16,8 @@ class Policy {
   virtual ~Policy() = default;
 
   // The inputs, to be filled before Act(): observations [E, ...] of the task's
-  // shape, u8 or f32, the states beside pixels [E, S], empty without, and with
-  // noise the noise scale by environment [E].
+  // shape, u8 or f32, the states in addition to pixels [E, S], empty without,
+  // and with noise the noise scale by environment [E].
   virtual MutableTensorView observations() = 0;
   virtual std::span<float> states() = 0;
   virtual std::span<float> noise_scales() = 0;

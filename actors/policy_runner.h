@@ -34,7 +34,7 @@ class PolicyRunner : public Policy {
   PolicyRunner(const agents::Agent& agent, const agents::TaskSpec& task,
                const PolicyRunnerOptions& options);
 
-  // Sets parameters that a learner published, or those of a checkpoint. Throws
+  // Sets parameters that a learner published or a checkpoint holds. Throws
   // IoError, leaving the policy as it was, if they do not fit.
   void SetParameters(std::span<const std::byte> bytes,
                      const std::string& where);

@@ -13,7 +13,7 @@
 namespace replicant::actors {
 namespace {
 
-// How often a call that waits looks whether the actor ends.
+// How often a waiting call checks whether the actor ends.
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kAskAgain = std::chrono::milliseconds(20);
 // A server may be away for long.
@@ -80,7 +80,7 @@ TensorView RemotePolicy::Act(int64_t /*step*/) {
     const ActReply act = ActReply::Decode(reply->payload);
     const std::span<float> actions = actions_.MutableSpan<float>();
     if (act.actions.size() != actions.size()) {
-      throw CommError(fmt::format("{}: {} numbers of actions, want {}",
+      throw CommError(fmt::format("{}: {} numbers of actions, expected {}",
                                   options_.endpoint, act.actions.size(),
                                   actions.size()));
     }
@@ -107,7 +107,7 @@ void RemotePolicy::AwaitParameters(Clock::Duration timeout) {
           info.state_size != state_size || info.action_size != action_size) {
         throw CommError(fmt::format(
             "{}: the policy takes observations of {} bytes and states of {} "
-            "numbers and gives actions of {}, the actor '{}' has {}, {} and "
+            "numbers and returns actions of {}, but actor '{}' has {}, {} and "
             "{}; hint: give both the same task",
             options_.endpoint, info.observation_bytes, info.state_size,
             info.action_size, options_.name, row_bytes, state_size,

@@ -20,7 +20,7 @@ struct RemotePolicyOptions {
   rpc::CurveRole curve = {};
   std::string name = "actor";
   int64_t num_environments = 1;
-  // Whether the actor ends; no call then waits for the server any more.
+  // Whether the actor ends; from then on no call waits for the server.
   std::function<bool()> is_over = [] { return false; };
 };
 
@@ -57,7 +57,7 @@ class RemotePolicy : public Policy {
   double waited_s() const { return waited_s_; }
 
  private:
-  // The answer; nothing if is_over().
+  // The answer; std::nullopt if is_over().
   std::optional<rpc::CallReply> Ask(uint16_t kind, rpc::Message request);
 
   const RemotePolicyOptions options_;

@@ -31,7 +31,7 @@ int FindCamera(const Physics& physics, const std::string& camera) {
   const auto parsed = std::from_chars(camera.data(), end, id);
   if (parsed.ec != std::errc{} || parsed.ptr != end || id < -1 ||
       id >= model.ncam) {
-    throw InvalidArgument(fmt::format("{}: there is no camera '{}', only {}",
+    throw InvalidArgument(fmt::format("{}: no camera '{}'; allowed: {}",
                                       physics.name(), camera,
                                       CameraList(model)));
   }

@@ -19,11 +19,11 @@ struct CameraOptions {
   RendererOptions renderer;
 };
 
-// The number of the camera with name or number `camera`. Throws
+// The number of the camera whose name or number is `camera`. Throws
 // InvalidArgument, listing the model's cameras, if there is none.
 int FindCamera(const Physics& physics, const std::string& camera);
 
-// A camera of one model, with a renderer of its own.
+// A camera of one model, with its renderer.
 //
 // Thread-safety: one thread at a time, which may change between calls.
 class Camera {
@@ -36,7 +36,7 @@ class Camera {
   // textures, meshes and height fields.
   Camera(const Camera& sibling, const Physics& physics);
 
-  // Draws the present state of `physics` as uint8 [height, width, 3], row 0 on
+  // Draws the current state of `physics` as uint8 [height, width, 3], row 0 on
   // top. `physics` must have the camera's model; its simulation is unaffected.
   // Throws as Renderer::Render() does.
   void Render(Physics& physics, std::span<uint8_t> rgb);

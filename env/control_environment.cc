@@ -13,7 +13,7 @@
 namespace replicant::env {
 namespace {
 
-// Maximum number of draws of a start, if earlier ones are invalid.
+// Maximum number of attempts to draw a valid start.
 constexpr int kMaxResets = 100;
 
 // Physics steps in one control step; the multiple may be off by rounding.
@@ -23,10 +23,10 @@ int StepsPerAction(const Physics& physics, double control_timestep_s) {
   const double ratio = control_timestep_s / physics.timestep_s();
   if (!(ratio >= 1.0 - kTolerance) || ratio > std::numeric_limits<int>::max() ||
       std::abs(ratio - std::round(ratio)) > kTolerance) {
-    throw InvalidArgument(fmt::format(
-        "{}: control timestep {} s must be a whole multiple of the physics "
-        "timestep {} s",
-        physics.name(), control_timestep_s, physics.timestep_s()));
+    throw InvalidArgument(
+        fmt::format("{}: control timestep {} s must be a whole multiple of the "
+                    "physics timestep {} s",
+                    physics.name(), control_timestep_s, physics.timestep_s()));
   }
   return static_cast<int>(std::round(ratio));
 }
@@ -90,7 +90,7 @@ TimeStep ControlEnvironment::ResetTo(std::span<const double> state,
   const auto wanted =
       static_cast<size_t>(mj_stateSize(&model, mjSTATE_INTEGRATION));
   if (state.size() != wanted) {
-    throw InvalidArgument(fmt::format("{}: state has {} elements, want {}",
+    throw InvalidArgument(fmt::format("{}: state has {} elements, expected {}",
                                       physics_->name(), state.size(), wanted));
   }
   mj_resetData(&model, &physics_->mutable_data());

@@ -30,14 +30,14 @@ class Environment {
   virtual const ActionSpec& action_spec() const = 0;
 
   // Starts an episode; returns its first step.
-  // Throws InvalidArgument, changing nothing, if a buffer has a wrong size.
+  // Throws InvalidArgument, changing nothing, if a buffer has the wrong size.
   virtual TimeStep Reset(const ObservationBuffer& out) = 0;
 
   // Makes one control step. After a last step, and before the first Reset(), it
   // starts an episode instead and ignores the action, as dm_env does.
   //
   // A step after which the physics has diverged ends the episode with reward 0
-  // and discount 0; its observation is that of the model's default pose.
+  // and discount 0; its observation shows the model's default pose.
   //
   // Throws InvalidArgument, changing nothing, unless the action has
   // action_spec().size() finite elements and every buffer has the right size.
@@ -49,9 +49,9 @@ class Environment {
   // its start determine the state to the bit, so a resumed run restores it.
   virtual void SeekEpisode(int64_t episode) = 0;
 
-  // Writes the observation of the present state again, for wrappers that decide
-  // after a step whether they need it. Throws InvalidArgument if a buffer has a
-  // wrong size.
+  // Writes the observation of the current state again, for wrappers that decide
+  // after a step whether they need it. Throws InvalidArgument if a buffer has
+  // the wrong size.
   virtual void Observe(const ObservationBuffer& out) = 0;
 
   // Simulated time of one step.

@@ -1,11 +1,11 @@
 // Frames are interleaved five pixels at a time: 15 of the 16 bytes of a vector
 // from each frame. Five pixels of K frames are 15 K bytes of the image, in
-// ceil(15 K / 16) vectors. A byte shuffle per frame moves the frame's bytes of
-// such a vector to where they go and leaves zeros elsewhere; the vector is the
-// OR of its K shuffled frames. The shuffles are the same for every five pixels:
-// a table that is made when this is compiled, and that stays in registers for
-// few frames. The last vector reaches into the next five pixels, which
-// overwrite it; so the end of the image is copied pixel by pixel.
+// ceil(15 K / 16) vectors. One byte shuffle per frame moves the frame's bytes
+// into their places in such a vector and leaves zeros elsewhere; the vector is
+// the OR of its K shuffled frames. The shuffles are the same for every five
+// pixels: a table computed at compile time, which stays in registers for few
+// frames. The last vector reaches into the next five pixels, which overwrite
+// it; so the end of the image is copied pixel by pixel.
 #include "env/interleave.h"
 
 #include <fmt/format.h>
@@ -34,8 +34,8 @@ struct ShufflePlan {
   static constexpr size_t kVectors =
       (kGroupBytes + kVectorBytes - 1) / kVectorBytes;
 
-  // Byte b of vector v is byte take[v * kFrames + k][b] of frame k's vector, or
-  // nothing of it (0x80).
+  // Byte b of vector v is byte take[v * kFrames + k][b] of frame k's vector;
+  // 0x80 takes none.
   alignas(kVectorBytes)
       std::array<std::array<uint8_t, kVectorBytes>, kVectors * kFrames> take{};
 
@@ -58,8 +58,8 @@ struct ShufflePlan {
 // Interleaves `num_pixels` pixels one after the other.
 void InterleavePixels(const uint8_t* const* frames, size_t num_frames,
                       size_t num_pixels, uint8_t* out) {
-  // four bytes at a time are faster than three; the byte too much is
-  // overwritten by the next pixel, and the last position has no room for it
+  // four bytes at a time are faster than three; the next pixel overwrites the
+  // extra byte, and the last position has no room for it
   for (size_t p = 0; p + 1 < num_pixels; ++p) {
     for (size_t k = 0; k < num_frames; ++k) {
       std::memcpy(out, frames[k] + p * kPixelBytes, kPixelBytes + 1);
@@ -133,13 +133,13 @@ void Interleave(const uint8_t* const* frames, size_t num_frames,
 void CheckSizes(size_t num_frames, size_t frame_size, size_t out_size) {
   if (num_frames < 1 || num_frames > kMaxInterleavedFrames) {
     throw InvalidArgument(
-        fmt::format("InterleaveFrames: {} frames, want 1 to {}", num_frames,
+        fmt::format("InterleaveFrames: {} frames; allowed: 1 to {}", num_frames,
                     kMaxInterleavedFrames));
   }
   if (frame_size % kPixelBytes != 0 || out_size != num_frames * frame_size) {
     throw InvalidArgument(fmt::format(
-        "InterleaveFrames: {} frames of {} bytes into {}; want whole pixels of "
-        "{} bytes, and as many bytes as all frames have",
+        "InterleaveFrames: {} frames of {} bytes into {}; frames must be whole "
+        "pixels of {} bytes, and the output as large as all frames together",
         num_frames, frame_size, out_size, kPixelBytes));
   }
 }

@@ -11,7 +11,8 @@ inline constexpr size_t kPixelBytes = 3;
 // Frames that one image may hold.
 inline constexpr size_t kMaxInterleavedFrames = 64;
 
-// Makes one image of K frames, whose channels are those of all frames in order:
+// Makes one image from K frames; its channels are the channels of all frames in
+// order:
 //
 //   frames   K times [pixels, 3]
 //   out      [pixels, K * 3]     out[p, 3k + c] = frames[k][p, c]
@@ -22,7 +23,7 @@ inline constexpr size_t kMaxInterleavedFrames = 64;
 void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
                       std::span<uint8_t> out);
 
-// The same for frames that lie one after another, [num_frames, pixels, 3].
+// Interleaves frames stored one after another, [num_frames, pixels, 3].
 void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
                       std::span<std::byte> out);
 

@@ -21,10 +21,11 @@ using tinyxml2::XMLElement;
 using tinyxml2::XMLNode;
 namespace stdfs = std::filesystem;
 
-// Attribute that remembers in which folder an element's file stands, until the
-// document is saved.
+// Attribute that keeps the folder of an element's file until the document is
+// saved.
 constexpr const char* kFolder = "replicant_folder";
-// Far more levels than a model has; a file that includes itself has more.
+// Far more levels than any model has; only a file that includes itself exceeds
+// it.
 constexpr int kMaxDepth = 32;
 
 // Attributes with a file's name.
@@ -57,8 +58,8 @@ stdfs::path FirstOf(const std::vector<stdfs::path>& files) {
   throw IoError(fmt::format("MJCF: {}: no such file", files.front().string()));
 }
 
-// Replaces the includes below `element` by what they name. `folder` holds the
-// file that the element is from.
+// Replaces the includes below `element` by the files that they name. `folder`
+// is the folder of the element's file.
 void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
                      const stdfs::path& folder, int depth) {
   if (depth > kMaxDepth) {
@@ -77,7 +78,7 @@ void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
     const char* const name = child->Attribute("file");
     if (name == nullptr) {
       throw IoError(
-          fmt::format("MJCF: {}: an include without a file", folder.string()));
+          fmt::format("MJCF: {}: an include names no file", folder.string()));
     }
     const stdfs::path file = FirstOf({main_folder / name, folder / name});
     tinyxml2::XMLDocument included;
@@ -102,7 +103,7 @@ struct AssetFolders {
   bool has_no_paths = false;  // strippath
 };
 
-// Takes them from the document, whose last compiler element wins.
+// Reads them from the document; the last compiler element wins.
 AssetFolders TakeAssetFolders(XMLElement* root) {
   AssetFolders folders;
   for (XMLElement* compiler = root->FirstChildElement("compiler");

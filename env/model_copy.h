@@ -12,9 +12,8 @@ namespace replicant::env {
 //               under its own name, since MuJoCo names assets after their files
 //
 // All other attributes stay unchanged, so MuJoCo compiles the copy to
-// the same model. Files are searched as in MuJoCo: includes beside the
-// main file, then beside the including file; assets in meshdir and
-// texturedir.
+// the same model. Files are searched as in MuJoCo: includes next to the main
+// file, then next to the including file; assets in meshdir and texturedir.
 //
 // Makes the folder and returns the path of model.xml. Throws IoError if a file
 // is missing, is not XML or cannot be written.

@@ -6,8 +6,8 @@
 
 namespace replicant::env {
 
-// Changes of a model before it is compiled, for TaskDefinition::edit. All
-// throw InvalidArgument if the model has no part of that name.
+// Changes of a model before it is compiled, for TaskDefinition::edit. All throw
+// InvalidArgument if the model has no element with that name.
 
 // Returns the element with this type and name.
 mjsElement& FindElement(mjSpec& spec, mjtObj type, const std::string& name);

@@ -46,9 +46,9 @@ template <typename T>
 void CheckFinite(std::span<const T> values, const std::string& name) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      throw InvalidArgument(fmt::format(
-          "model field '{}': element {} is {}, want a finite number", name, i,
-          values[i]));
+      throw InvalidArgument(
+          fmt::format("model field '{}': element {} is {}, but must be finite",
+                      name, i, values[i]));
     }
   }
 }
@@ -91,7 +91,7 @@ void SetModelField(mjModel& model, const std::string& name,
   const MutableTensorView field = ModelField(model, name);
   if (value.dtype() != field.dtype() || value.shape() != field.shape()) {
     throw InvalidArgument(
-        fmt::format("model field '{}': got {}{}, want {}{}", name,
+        fmt::format("model field '{}': got {}{}, expected {}{}", name,
                     DTypeName(value.dtype()), value.shape().ToString(),
                     DTypeName(field.dtype()), field.shape().ToString()));
   }

@@ -22,10 +22,10 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
-// Callbacks that are globals of MuJoCo. By default MuJoCo writes its warnings
-// and errors to a file in the current folder, and an error ends the process.
-// Warnings go to the debug log instead: Physics::Step() reports an invalid
-// simulation. Errors, as of an arena that is too small, are thrown.
+// MuJoCo's global callbacks. By default MuJoCo writes its warnings and errors
+// to a file in the current folder, and an error ends the process. Here warnings
+// go to the debug log, because Physics::Step() reports an invalid simulation.
+// Errors, such as an arena that is too small, are thrown.
 void InstallCallbacks() {
   static std::once_flag once;
   std::call_once(once, [] {

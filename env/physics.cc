@@ -75,9 +75,9 @@ PhysicsStatus Physics::Step(int count) {
     mj_step1(model_.get(), data_.get());
     return StatusSince(before);
   }
-  // the previous call has done the first half of the first step already;
-  // only the sensors of the last step are read, unless the model keeps a
-  // history of readings
+  // the previous call has already done the first half of the first step; only
+  // the sensors of the last step are read, unless the model keeps a history of
+  // readings
   const int flags = model_->opt.disableflags;
   const int without_sensors =
       model_->nhistory == 0 ? flags | mjDSBL_SENSOR : flags;

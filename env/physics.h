@@ -28,7 +28,7 @@ enum class [[nodiscard]] PhysicsStatus{
 
 // One MuJoCo model with its simulation state, stepped in the order of
 // dm_control. After every call, quantities derived from positions and
-// velocities (body frames, velocity sensors, contacts) match the present state;
+// velocities (body frames, velocity sensors, contacts) match the current state;
 // sensors of the acceleration stage (touch, force, accelerometer) match the
 // last step.
 //
@@ -48,20 +48,20 @@ class Physics {
   const std::string& name() const { return name_; }
 
   // The model's default state, made consistent by ForwardWithoutActuation().
-  // A MuJoCo warning is no error here, since the state is about to change.
+  // A MuJoCo warning is not an error here, since the state is about to change.
   void Reset();
 
-  // Computes all derived quantities of the present state, with actuators off
+  // Computes all derived quantities of the current state, with actuators off
   // because no action was given yet.
   PhysicsStatus ForwardWithoutActuation();
 
-  // Advances by `count` >= 1 physics timesteps with the present controls. Needs
+  // Advances by `count` >= 1 physics timesteps with the current controls. Needs
   // the derived quantities of ForwardWithoutActuation() or an earlier Step().
   // If the state was changed since, the first step still uses the derived
   // quantities of the old state, as dm_control does (see the cheetah).
   PhysicsStatus Step(int count);
 
-  // MuJoCo's text of the warnings since the last Reset(); "" if none.
+  // MuJoCo's warnings since the last Reset(), as text; "" if none.
   std::string WarningText() const;
 
   // Ids of objects by name. Throw InvalidArgument with the nearest name in the

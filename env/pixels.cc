@@ -12,7 +12,7 @@ namespace {
 ObservationSpec MakeSpec(ObservationSpec spec, const Camera& camera,
                          int frame_stack) {
   if (spec.pixels_size() != 0) {
-    throw InvalidArgument("Pixels: the environment has pixels already");
+    throw InvalidArgument("Pixels: the environment already has pixels");
   }
   spec.arrays.push_back(
       {.name = "pixels",

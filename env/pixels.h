@@ -30,10 +30,10 @@ struct PixelOptions {
 // agents (doi:10.1038/nature14236).
 class Pixels : public EnvironmentWrapper {
  public:
-  // Throws InvalidArgument if the environment has pixels already or
+  // Throws InvalidArgument if the environment already has pixels or
   // `frame_stack` < 1, and what Camera's constructor throws.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
-  // The same for another environment of the same model, before the first reset
+  // As above, for another environment of the same model, before the first reset
   // of either. Both share the renderer's copies of the model's assets.
   Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling);
 
@@ -44,16 +44,16 @@ class Pixels : public EnvironmentWrapper {
   void Observe(const ObservationBuffer& out) override;
 
  private:
-  // Age of the stack relative to the present state.
+  // Age of the stack relative to the current state.
   enum class Content {
-    kOtherEpisode,  // nothing of this episode
+    kOtherEpisode,  // no frame of this episode
     kOlder,         // frames of this episode, not of this state
-    kPresent,       // the newest is of this state
+    kPresent,       // the newest shows this state
   };
   // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
-  // Draws the present state unless that is done, and writes the parts of the
-  // stack that `out` has buffers for.
+  // Draws the current state unless it is already drawn, and writes the parts of
+  // the stack that `out` has buffers for.
   void WritePixels(const ObservationBuffer& out);
 
   Camera camera_;

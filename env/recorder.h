@@ -21,7 +21,7 @@ class Recorder {
   Recorder(Environment* environment, const CameraOptions& camera,
            const std::filesystem::path& file);
 
-  // Adds the present state, the result of `step`. Throws as Camera::Render()
+  // Adds the current state, the result of `step`. Throws as Camera::Render()
   // and VideoWriter::Write() do.
   void Record(const TimeStep& step);
 

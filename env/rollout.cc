@@ -12,9 +12,9 @@ Rollout PlayRollout(ControlEnvironment& environment, const RolloutInput& input,
   const auto action_size =
       static_cast<size_t>(environment.action_spec().size());
   if (action_size == 0 || input.actions.size() % action_size != 0) {
-    throw InvalidArgument(
-        fmt::format("rollout: {} numbers of actions are not rows of {}",
-                    input.actions.size(), action_size));
+    throw InvalidArgument(fmt::format(
+        "rollout: {} numbers of actions do not divide into rows of {}",
+        input.actions.size(), action_size));
   }
   for (const NamedTensorView& field : input.model_fields) {
     SetModelField(environment.mutable_physics().mutable_model(), field.name,

@@ -53,13 +53,13 @@ int64_t ObservationSpec::Offset(const std::string& name) const {
 void CheckAction(std::span<const double> action, const ActionSpec& spec,
                  const std::string& where) {
   if (action.size() != spec.minimum.size()) {
-    throw InvalidArgument(fmt::format("{}: action has {} elements, want {}",
+    throw InvalidArgument(fmt::format("{}: action has {} elements, expected {}",
                                       where, action.size(), spec.size()));
   }
   for (size_t i = 0; i < action.size(); ++i) {
     if (!std::isfinite(action[i])) {
       throw InvalidArgument(fmt::format(
-          "{}: action[{}] is {}, want a finite number", where, i, action[i]));
+          "{}: action[{}] is {}, but must be finite", where, i, action[i]));
     }
   }
 }
@@ -69,13 +69,13 @@ void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
   const auto state_size = static_cast<size_t>(spec.state_size());
   if (!out.state.empty() && out.state.size() != state_size) {
     throw InvalidArgument(
-        fmt::format("{}: state buffer has {} elements, want {}", where,
+        fmt::format("{}: state buffer has {} elements, expected {}", where,
                     out.state.size(), state_size));
   }
   const auto pixels_size = static_cast<size_t>(spec.pixels_size());
   if (!out.pixels.empty() && out.pixels.size() != pixels_size) {
     throw InvalidArgument(
-        fmt::format("{}: pixels buffer has {} elements, want {}{}", where,
+        fmt::format("{}: pixels buffer has {} elements, expected {}{}", where,
                     out.pixels.size(), pixels_size,
                     pixels_size == 0 ? "; hint: this environment does not "
                                        "render, wrap it in one that does"
@@ -84,7 +84,7 @@ void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
   if (!out.frame.empty() &&
       out.frame.size() != static_cast<size_t>(spec.frame_size)) {
     throw InvalidArgument(
-        fmt::format("{}: frame buffer has {} elements, want {}", where,
+        fmt::format("{}: frame buffer has {} elements, expected {}", where,
                     out.frame.size(), spec.frame_size));
   }
 }

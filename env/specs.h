@@ -58,7 +58,7 @@ struct ObservationBuffer {
   std::span<uint8_t> frame;
 };
 
-// Throws InvalidArgument unless every span is empty or of the size in `spec`.
+// Throws InvalidArgument unless every span is empty or has the size in `spec`.
 // `where` starts the message.
 void CheckBuffer(const ObservationBuffer& out, const ObservationSpec& spec,
                  const std::string& where);

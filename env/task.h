@@ -65,14 +65,14 @@ class ObservationWriter {
 // A task keeps ids of the model's objects but no episode state. All changing
 // state is in the physics, so that a restored state continues exactly.
 //
-// Thread-safety: as that of the environment that owns it.
+// Thread-safety: as the environment that owns it.
 class Task {
  public:
   virtual ~Task() = default;
 
   // Called once with the physics in its default pose. Looks up names, measures
-  // the default pose and draws model parameters that are random but fixed for
-  // the life of the environment. Throws InvalidArgument if the model lacks an
+  // the default pose and draws random model parameters that stay fixed for the
+  // life of the environment. Throws InvalidArgument if the model lacks an
   // object.
   virtual void Bind(Physics& physics, RandomStream& random) = 0;
 

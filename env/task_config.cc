@@ -67,8 +67,8 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   pixels.Field("frame_stack", &c.pixels.frame_stack, {1, 16},
                "number of frames in an observation, oldest first");
   pixels.Field("state", &c.has_state_beside_pixels,
-               "whether the agent sees the state beside the pixels: the "
-               "numbers that it would see without them");
+               "whether the agent sees the state in addition to the pixels: "
+               "the numbers that it would see without them");
   return c;
 }
 
@@ -89,7 +89,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   }
   if (config.has_pixels || !config.mjcf.empty()) {
     throw ConfigError(fmt::format(
-        "{}: {} is no MuJoCo simulation; allowed: {}",
+        "{}: {} is not a MuJoCo simulation; allowed: {}",
         config.has_pixels ? "task.pixels.enabled: true" : "task.mjcf",
         config.name, config.has_pixels ? "false" : "empty"));
   }

@@ -21,8 +21,8 @@ struct TaskConfig {
   std::string suite_folder;
   int action_repeat = 1;
   RewardReduction action_repeat_reward = RewardReduction::kMean;
-  // Whether the observation has pixels, their form, and whether the agent sees
-  // the state beside them.
+  // Whether the observation has pixels, their form, and whether the agent also
+  // sees the state.
   bool has_pixels = false;
   PixelOptions pixels;
   bool has_state_beside_pixels = false;
@@ -41,7 +41,7 @@ struct TaskConfig {
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);
-// The same with a model from LoadConfiguredModel().
+// As above, with a model from LoadConfiguredModel().
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config,
     const mjModel& model, uint64_t seed, int64_t first_index, int64_t count);

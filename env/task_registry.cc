@@ -67,7 +67,7 @@ void TaskRegistry::Add(TaskDefinition task) {
   for (const TaskDefinition& other : tasks_) {
     if (other.name == task.name) {
       throw InvalidArgument(
-          fmt::format("task '{}' is registered already", task.name));
+          fmt::format("task '{}' is already registered", task.name));
     }
   }
   tasks_.push_back(std::move(task));

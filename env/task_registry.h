@@ -36,9 +36,9 @@ struct TaskDefinition {
   // Edits the model before it is compiled; may be empty.
   std::function<void(mjSpec&)> edit;
   std::function<std::unique_ptr<Task>()> make_task;
-  // Makes the whole environment, for one that is not a MuJoCo simulation: it
-  // has no physics(), so nothing can draw it. The members above, except `name`,
-  // are then ignored.
+  // Makes the whole environment if it is not a MuJoCo simulation. Such an
+  // environment has no physics(), so nothing can draw it. The members above,
+  // except `name`, are then ignored.
   std::function<std::unique_ptr<Environment>(const EnvironmentOptions&)>
       make_environment = {};
 };
@@ -64,7 +64,7 @@ MjModelPtr LoadModel(const TaskDefinition& task,
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options,
     const mjModel& model);
-// The same; loads the model itself.
+// As above, but loads the model itself.
 std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const TaskDefinition& task, const EnvironmentOptions& options);
 

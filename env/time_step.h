@@ -7,7 +7,7 @@ namespace replicant::env {
 // Position of a time step in its episode; the numbers are dm_env's.
 enum class StepType : int8_t { kFirst = 0, kMid = 1, kLast = 2 };
 
-// The result of a step, besides the observation in the caller's buffers.
+// The result of a step, apart from the observation in the caller's buffers.
 //
 // The discount is 1 within an episode and at a cut-off (time limit), and 0 at a
 // termination. Reward and discount of a first step have no meaning (None in

@@ -28,7 +28,8 @@ bool HaveEqualSpecs(const Environment& a, const Environment& b) {
 const Environment& FirstOf(
     const std::vector<std::unique_ptr<Environment>>& environments) {
   if (environments.empty()) {
-    throw InvalidArgument("VectorEnvironment: want at least one environment");
+    throw InvalidArgument(
+        "VectorEnvironment: at least one environment is needed");
   }
   return *environments[0];
 }
@@ -57,8 +58,10 @@ VectorEnvironment::VectorEnvironment(
       is_under_way_(environments_.size()) {
   for (size_t i = 1; i < environments_.size(); ++i) {
     if (!HaveEqualSpecs(*environments_[0], *environments_[i])) {
-      throw InvalidArgument(fmt::format(
-          "VectorEnvironment: environment {} has other specs than 0", i));
+      throw InvalidArgument(
+          fmt::format("VectorEnvironment: the specs of environment {} differ "
+                      "from those of environment 0",
+                      i));
     }
   }
   if (options.threads < 0) {
@@ -118,7 +121,7 @@ void VectorEnvironment::RunAll(Call call, const BatchBuffer& out) {
         num_under_way_));
   }
   for (const int id : all_ids_) Prepare(id, call, out);
-  // a thread that wakes takes longer to begin than the one that is here
+  // a thread that wakes starts later than the one already running
   Submit(all_ids_, /*takes_part=*/true);
   Receive(received_);
 }
@@ -149,10 +152,9 @@ void VectorEnvironment::SendReset(std::span<const int> ids,
 
 void VectorEnvironment::Receive(std::span<int> ids) {
   if (ids.size() > static_cast<size_t>(num_under_way_)) {
-    throw InvalidArgument(
-        fmt::format("VectorEnvironment: {} environments requested, {} are "
-                    "under way",
-                    ids.size(), num_under_way_));
+    throw InvalidArgument(fmt::format(
+        "VectorEnvironment: {} environments requested, but {} are under way",
+        ids.size(), num_under_way_));
   }
   {
     MutexLock lock(mutex_);
@@ -180,7 +182,7 @@ void VectorEnvironment::CheckBatch(const BatchBuffer& out) const {
   const auto check = [](const char* what, size_t given, size_t wanted) {
     if (given == wanted) return;
     throw InvalidArgument(
-        fmt::format("VectorEnvironment: {} buffer has {} elements, want {}",
+        fmt::format("VectorEnvironment: {} buffer has {} elements, expected {}",
                     what, given, wanted));
   };
   if (!out.state.empty()) check("state", out.state.size(), batch * state_size_);
@@ -197,7 +199,7 @@ void VectorEnvironment::CheckActions(size_t count,
                                      std::span<const double> actions) const {
   if (actions.size() != count * action_size_) {
     throw InvalidArgument(
-        fmt::format("VectorEnvironment: actions have {} elements, want {}",
+        fmt::format("VectorEnvironment: actions have {} elements, expected {}",
                     actions.size(), count * action_size_));
   }
   for (size_t k = 0; k < count; ++k) {
@@ -217,7 +219,7 @@ void VectorEnvironment::CheckIds(std::span<const int> ids) const {
     if (is_under_way_[static_cast<size_t>(ids[k])] ||
         std::find(others.begin(), others.end(), ids[k]) != others.end()) {
       throw InvalidArgument(fmt::format(
-          "VectorEnvironment: environment {} is under way already", ids[k]));
+          "VectorEnvironment: environment {} is already under way", ids[k]));
     }
   }
 }

@@ -26,14 +26,14 @@ struct BatchBuffer {
   std::span<TimeStep> steps;  // [E]; always wanted
 };
 
-// E environments of equal specs, stepped together on T threads.
+// E environments with equal specs, stepped together on T threads.
 //
 // Synchronous: Reset() and Step() act on all environments and return when all
-// are done; the caller's thread takes the part of one of the T. Asynchronous:
-// Send() gives actions to some and Receive() returns finished ones while the
-// others continue, so that one half can be simulated and rendered while the
-// policy runs for the other half. Both modes may be mixed when no environment
-// is under way.
+// are done; the caller's thread is one of the T. Asynchronous: Send() gives
+// actions to some and Receive() returns finished ones while the others
+// continue, so that one half can be simulated and rendered while the policy
+// runs for the other half. Both modes may be mixed when no environment is under
+// way.
 //
 // Results do not depend on the number of threads. After the end of its episode,
 // an environment starts the next one with its next step, as in Environment.

@@ -24,7 +24,7 @@ std::vector<std::string> Command(const std::filesystem::path& file, int height,
           fmt::format("{}", frames_per_second), "-i", "pipe:0",
           // players need even sides and colours at half resolution
           "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-pix_fmt", "yuv420p",
-          // names with a colon or a dash are files too
+          // a name with a colon or a dash is a file as well
           "file:" + file.string()};
 }
 
@@ -41,7 +41,7 @@ VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
       messages_("replicant-video") {
   if (height < 1 || width < 1 || !(frames_per_second > 0.0)) {
     throw InvalidArgument(
-        fmt::format("video {}: {} x {} pixels at {} frames per second given, "
+        fmt::format("video {}: {} x {} pixels at {} frames per second given; "
                     "all must be > 0",
                     file_.string(), height, width, frames_per_second));
   }
@@ -67,10 +67,9 @@ VideoWriter::VideoWriter(std::filesystem::path file, int height, int width,
   } catch (const IoError& e) {
     ::close(ends[0]);
     ::close(ends[1]);
-    throw IoError(
-        fmt::format("video {}: {}; hint: videos are written by the program "
-                    "ffmpeg, install it",
-                    file_.string(), e.what()));
+    throw IoError(fmt::format(
+        "video {}: {}; hint: install the program ffmpeg, which writes videos",
+        file_.string(), e.what()));
   }
   ::close(ends[1]);
 }
@@ -81,9 +80,9 @@ VideoWriter::~VideoWriter() {
 
 void VideoWriter::Write(std::span<const uint8_t> rgb) {
   if (rgb.size() != frame_bytes_) {
-    throw InvalidArgument(fmt::format("video {}: frame of {} bytes, want {}",
-                                      file_.string(), rgb.size(),
-                                      frame_bytes_));
+    throw InvalidArgument(
+        fmt::format("video {}: frame has {} bytes, expected {}", file_.string(),
+                    rgb.size(), frame_bytes_));
   }
   while (!rgb.empty()) {
     const ssize_t sent = ::send(pipe_, rgb.data(), rgb.size(), MSG_NOSIGNAL);

@@ -63,7 +63,7 @@ void BestPolicy::Offer(const EvaluationRecord& record,
   const std::string name = fmt::format("step-{:012}", record.step);
   std::filesystem::path path = FolderOf(run_folder_) / name;
   try {
-    // a step that is there already was evaluated with other episodes
+    // a step that already exists was evaluated with other episodes
     for (int i = 2; std::filesystem::exists(path); ++i) {
       path = FolderOf(run_folder_) / fmt::format("{}-{}", name, i);
     }
@@ -74,7 +74,7 @@ void BestPolicy::Offer(const EvaluationRecord& record,
                       {agents::kAgentStepsKey, std::to_string(agent_steps)}}});
     for (const Kept& kept : before) std::filesystem::remove_all(kept.path);
   } catch (const std::exception& error) {
-    spdlog::warn("the best policy is not kept: {}", error.what());
+    spdlog::warn("the best policy was not kept: {}", error.what());
   }
 }
 

@@ -23,12 +23,12 @@ class BestPolicy {
       : run_folder_(std::move(run_folder)) {}
 
   // Replaces the kept policy by `policy` if its evaluation `record` has a
-  // larger mean return. A failure is logged, and the kept one stays.
+  // larger mean return. A failure is logged, and the kept policy stays.
   void Offer(const EvaluationRecord& record,
              const runtime::VariableStore& policy, int64_t agent_steps);
 
-  // Returns the checkpoint of the best policy; nothing if there is no readable
-  // one.
+  // Returns the checkpoint of the best policy; std::nullopt if there is no
+  // readable one.
   static std::optional<std::filesystem::path> Find(
       const std::filesystem::path& run_folder);
 

@@ -12,7 +12,7 @@ VideoConfig VideoConfig::Read(config::Reader& reader) {
                "minimum seconds between two videos, and before the first");
   reader.Field("camera", &c.camera,
                "name or number of a camera of the model, -1 for the free "
-               "camera; empty for the camera of the agent's pixels");
+               "camera; empty: the camera of the agent's pixels");
   reader.Field("height", &c.height, {2, 4096}, "height of the video in pixels");
   reader.Field("width", &c.width, {2, 4096}, "width of the video in pixels");
   return c;
@@ -31,9 +31,9 @@ EvaluationConfig EvaluationConfig::Read(config::Reader& reader) {
                "number of episodes of one evaluation");
   reader.Field("seed", &c.seed, {0, 1'000'000'000},
                "seed of the initial states, the same in every evaluation");
-  reader.Field("stop_at_return", &c.stop_at_return, {-1e12, 1e12},
-               "mean return of an evaluation at which the run ends; null for "
-               "no such limit");
+  reader.Field(
+      "stop_at_return", &c.stop_at_return, {-1e12, 1e12},
+      "mean return of an evaluation at which the run ends; null: no limit");
   reader.Section("video", &c.video, "videos of evaluation episodes");
   if (c.stop_at_return.has_value() && !c.enabled) {
     reader.Error("stop_at_return", "needs evaluations: enabled is false");

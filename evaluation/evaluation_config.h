@@ -14,7 +14,7 @@ namespace replicant::evaluation {
 struct VideoConfig {
   bool enabled = true;
   double interval_s = 300.0;
-  std::string camera;  // empty: that of the agent's pixels
+  std::string camera;  // empty: the camera of the agent's pixels
   int height = 240;
   int width = 320;
 

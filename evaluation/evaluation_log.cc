@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kFileName = "evaluations.jsonl";
 // a line is some 200 bytes
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
-// The GIF of a video: small, since an event file keeps all of them.
+// The GIF of a video: small, since an event file keeps every GIF.
 constexpr const char* kGifSeconds = "10";
 constexpr const char* kGifFilter = "fps=10,scale=160:-2";
 constexpr uint64_t kMaxGifBytes = uint64_t{8} << 20;
@@ -83,7 +83,7 @@ std::vector<EvaluationRecord> ReadEvaluations(
   std::istringstream text(ReadFile(path, kMaxFileBytes));
   std::string line;
   for (int number = 1; std::getline(text, line); ++number) {
-    // a last line without newline is what a crash left of it
+    // a crash may leave a last line without newline
     if (text.eof()) break;
     try {
       records.push_back(ParseLine(nlohmann::json::parse(line)));

@@ -35,14 +35,13 @@ EvaluationRecord MakeRecord(double seconds, int64_t step,
                             const EvaluationResult& result);
 
 // Reads the evaluations of a run, oldest first, from RUN/evaluations.jsonl;
-// empty without that file. Throws IoError if it cannot be read or holds
-// something else.
+// empty without that file. Throws IoError if it cannot be read or is malformed.
 std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder);
 
 // Returns when a run that resumes now began, in seconds on Clock::Now(): the
-// present minus the time of its last evaluation. All processes of a host share
-// that clock, and a change of the wall clock does not move it.
+// current time minus the time of its last evaluation. All processes of a host
+// share that clock, and a change of the wall clock does not move it.
 double FindBeginning(const std::filesystem::path& run_folder,
                      const Clock& clock = Clock::Real());
 

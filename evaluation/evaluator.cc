@@ -12,8 +12,8 @@
 namespace replicant::evaluation {
 namespace {
 
-// The first episode of an evaluation on film. The file is there once the
-// episode is over, or not at all.
+// The video of an evaluation's first episode. The file appears once the episode
+// is over, or not at all.
 class Film {
  public:
   Film(env::Environment* environment, env::CameraOptions camera,
@@ -49,7 +49,7 @@ class Film {
     is_over_ = true;
   }
 
-  // Why there is no film; empty while nothing has gone wrong.
+  // Why there is no video; empty while nothing has failed.
   const std::string& problem() const { return problem_; }
 
  private:

@@ -59,8 +59,8 @@ void AutoRenderer::ChangeOver(const mjModel& model,
   if (has_warned.test_and_set()) return;
   const std::string_view why = reason.what();
   spdlog::warn(
-      "{}: the renderer auto goes on with gl, which takes 10 to 60 ms a "
-      "picture without a GPU",
+      "{}: renderer auto switches to gl, which takes 10 to 60 ms per picture "
+      "without a GPU",
       why.substr(0, why.find("; hint")));
 }
 

@@ -172,9 +172,9 @@ struct EglApi {
       if (device_number < 0 || device_number >= count) {
         throw DeviceError(fmt::format(
             "OpenGL: egl_device {} given; allowed: {}", device_number,
-            count == 0
-                ? "none, for EGL lists no device"
-                : fmt::format("0 to {}, those that EGL lists", count - 1)));
+            count == 0 ? "none, since EGL lists no devices"
+                       : fmt::format("0 to {}, the devices that EGL lists",
+                                     count - 1)));
       }
       display = get_platform_display(
           kPlatformDevice, devices[static_cast<size_t>(device_number)],
@@ -265,7 +265,7 @@ Chosen& ChosenPlatform() {
 }
 
 // Whether a GPU's kernel driver is present. Without one, an EGL device is
-// Mesa's software renderer, and OSMesa is the simpler way to that.
+// Mesa's software renderer, which OSMesa provides more simply.
 bool HasGpu() {
   for (const char* file : {"/dev/nvidiactl", "/dev/dri/renderD128"}) {
     if (access(file, R_OK | W_OK) == 0) return true;
@@ -286,10 +286,9 @@ GlPlatform ParseGlPlatform(std::string_view name) {
   for (const auto& entry : kPlatformNames) {
     if (entry.name == name) return entry.platform;
   }
-  throw InvalidArgument(
-      fmt::format("OpenGL platform '{}' given, one of auto, osmesa, egl, "
-                  "egl-surfaceless is allowed",
-                  name));
+  throw InvalidArgument(fmt::format(
+      "OpenGL platform '{}' given; allowed: auto, osmesa, egl, egl-surfaceless",
+      name));
 }
 
 std::unique_ptr<GlContext> GlContext::Make(GlPlatform platform,
@@ -298,13 +297,13 @@ std::unique_ptr<GlContext> GlContext::Make(GlPlatform platform,
   const MutexLock lock(chosen.mutex);
   setenv("LP_NUM_THREADS", "0", /*overwrite=*/0);
   if (platform == GlPlatform::kAuto && !chosen.platform && HasGpu()) {
-    // a container may have the GPU and not its OpenGL
+    // a container may have the GPU but not its OpenGL
     try {
       auto context = MakeOn(GlPlatform::kEglDevice, egl_device);
       chosen.platform = GlPlatform::kEglDevice;
       return context;
     } catch (const DeviceError& e) {
-      spdlog::warn("{}; OpenGL draws on the processor, by OSMesa", e.what());
+      spdlog::warn("{}; OpenGL draws on the processor with OSMesa", e.what());
     }
   }
   if (platform == GlPlatform::kAuto) {

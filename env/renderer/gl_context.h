@@ -7,9 +7,9 @@ namespace replicant::env {
 
 // Provider of OpenGL.
 enum class GlPlatform {
-  kAuto,            // an EGL device where a GPU gives one, else OSMesa
+  kAuto,            // an EGL device if a GPU provides one, else OSMesa
   kOsMesa,          // Mesa's software renderer without a window system
-  kEglDevice,       // one of the devices that EGL lists, a GPU as a rule
+  kEglDevice,       // one of the devices that EGL lists, usually a GPU
   kEglSurfaceless,  // EGL of Mesa without any device file: software
 };
 

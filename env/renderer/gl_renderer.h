@@ -14,8 +14,8 @@ namespace replicant::env {
 
 // MuJoCo's own renderer (mjr_render) in an off-screen OpenGL context.
 //
-// With OSMesa and with EGL of Mesa its pictures equal those of
-// dm_control.mujoco.Physics.render to the bit: four samples per pixel, shadow
+// With OSMesa and with EGL of Mesa its pictures equal
+// dm_control.mujoco.Physics.render's to the bit: four samples per pixel, shadow
 // maps of the model's size, fonts at 150 %. On a processor without a GPU a
 // picture of 84 x 84 takes 12-38 ms.
 //

@@ -30,7 +30,7 @@ RendererKind ParseRendererKind(std::string_view name) {
     if (known == name) return kind;
   }
   throw InvalidArgument(
-      fmt::format("renderer '{}' given, auto, raycast or gl is allowed", name));
+      fmt::format("renderer '{}' given; allowed: auto, raycast, gl", name));
 }
 
 std::unique_ptr<Renderer> MakeRenderer(const mjModel& model,

@@ -16,8 +16,8 @@ enum class RendererKind {
   // The ray caster, or gl for scenes that it cannot draw
   // (env/renderer/auto_renderer.h).
   kAuto,
-  // Ray caster on the CPU: no driver, 0.1 ms a picture, the same bits on every
-  // machine (env/renderer/raycast/raycast_renderer.h).
+  // Ray caster on the CPU: no driver, 0.1 ms per picture, the same bits on
+  // every machine (env/renderer/raycast/raycast_renderer.h).
   kRaycast,
   // MuJoCo's own OpenGL renderer: dm_control's pictures to the bit.
   kGl,

@@ -33,8 +33,7 @@ Scene::~Scene() { mjv_freeScene(&scene_); }
 mjvScene& Scene::Update(const mjModel& model, mjData& data, int camera) {
   if (camera < -1 || camera >= model.ncam) {
     throw InvalidArgument(
-        fmt::format("Renderer: camera {} given, the model has cameras -1 (free)"
-                    " to {}",
+        fmt::format("Renderer: camera {} given; allowed: -1 (free) to {}",
                     camera, model.ncam - 1));
   }
   camera_.fixedcamid = camera;
@@ -59,7 +58,7 @@ void CheckImageSize(int height, int width) {
   constexpr int kMaxSide = 4096;
   if (height < 1 || width < 1 || height > kMaxSide || width > kMaxSide) {
     throw InvalidArgument(
-        fmt::format("Renderer: a picture of {} x {} requested, each side must "
+        fmt::format("Renderer: a picture of {} x {} requested; each side must "
                     "be in [1, {}]",
                     height, width, kMaxSide));
   }

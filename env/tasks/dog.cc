@@ -31,10 +31,10 @@ class Stand : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     const mjModel& model = physics.model();
     if (model.nu != model.na) {
-      throw InvalidArgument(fmt::format(
-          "{}: the model has {} actuators and {} activations, want one "
-          "activation for each actuator",
-          physics.name(), model.nu, model.na));
+      throw InvalidArgument(
+          fmt::format("{}: the model has {} actuators and {} activations; each "
+                      "actuator needs one activation",
+                      physics.name(), model.nu, model.na));
     }
     skull_ = physics.BodyId("skull");
     torso_ = physics.BodyId("torso");

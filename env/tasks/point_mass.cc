@@ -15,7 +15,7 @@ namespace {
 
 // Two directions with a larger cosine between them are drawn again.
 constexpr double kMaxCosine = 0.9;
-// Of two tendons, each with both joints.
+// The gains of two tendons, each with both joints.
 constexpr int kNumGains = 4;
 
 class PointMass : public Task {
@@ -27,10 +27,10 @@ class PointMass : public Task {
     mass_ = physics.GeomId("pointmass");
     target_ = physics.GeomId("target");
     if (has_random_gains_ && physics.model().nwrap != kNumGains) {
-      throw InvalidArgument(fmt::format(
-          "{}: the model has {} joints in its tendons, want two tendons of two "
-          "joints each, whose gains are drawn",
-          physics.name(), physics.model().nwrap));
+      throw InvalidArgument(
+          fmt::format("{}: the model has {} joints in its tendons, but needs "
+                      "two tendons with two joints each",
+                      physics.name(), physics.model().nwrap));
     }
   }
 

@@ -170,10 +170,10 @@ class Escape : public Quadruped {
     if (model.nhfield == 0 || model.hfield_nrow[0] < 2 ||
         model.hfield_nrow[0] != model.hfield_ncol[0] ||
         model.hfield_size[0] < kBumpScale) {
-      throw InvalidArgument(fmt::format(
-          "{}: the terrain wants a square height field with a half side of at "
-          "least {} m as the model's first",
-          physics.name(), kBumpScale));
+      throw InvalidArgument(
+          fmt::format("{}: the model's first height field must be square, with "
+                      "a half side of at least {} m",
+                      physics.name(), kBumpScale));
     }
     Quadruped::Bind(physics, random);
     rangefinders_ =

@@ -9,8 +9,8 @@ namespace replicant::env {
 // The 51 tasks of the DeepMind Control Suite, by domain in alphabetical order.
 //
 // Model edits, reset distributions, step order, observations, rewards,
-// discounts and time limits are those of dm_control 1.0.50 on MuJoCo 3.17.0;
-// only the random numbers are our own.
+// discounts and time limits match dm_control 1.0.50 on MuJoCo 3.17.0; only the
+// random numbers differ.
 //
 // Source: arXiv:1801.00690, arXiv:2006.12983.
 std::vector<TaskDefinition> SuiteTasks();

@@ -20,7 +20,7 @@ TEST(ActorsConfigTest, AServerOfTheHostCannotHoldNoise) {
               Load("{inference: host, exploration: {initial_hold_steps: 6}}");
             }),
             "actors.yaml:1:13: inference: host draws new noise for each batch, "
-            "but exploration holds a draw for 6 steps; want actor, or "
+            "but exploration holds a draw for 6 steps; allowed: actor, or "
             "exploration.initial_hold_steps and final_hold_steps: 1");
   EXPECT_NO_THROW(Load("{inference: host}"));
   EXPECT_NO_THROW(

@@ -299,15 +299,15 @@ TEST_F(InferenceTest, AnActorOfAnotherTaskIsRefused) {
   Service service(this, OwnAddress());
   RemotePolicy remote(MakeTask(/*observation=*/4),
                       {.endpoint = service.server.endpoint()});
-  EXPECT_THAT(MessageOf<CommError>(
-                  [&] { remote.AwaitParameters(std::chrono::minutes(1)); }),
-              HasSubstr("the policy takes observations of 12 bytes and states "
-                        "of 0 numbers and gives actions of 2, the actor "
-                        "'actor' has 16, 0 and 2; hint: give both the same "
-                        "task"));
+  EXPECT_THAT(
+      MessageOf<CommError>(
+          [&] { remote.AwaitParameters(std::chrono::minutes(1)); }),
+      HasSubstr("the policy takes observations of 12 bytes and states of 0 "
+                "numbers and returns actions of 2, but actor 'actor' has 16, 0 "
+                "and 2; hint: give both the same task"));
   EXPECT_THAT(MessageOf<CommError>([&] { static_cast<void>(remote.Act(0)); }),
               HasSubstr("inference: 16 bytes and 0 numbers of a state for 1 "
-                        "observations, want 12 and 0; hint"));
+                        "observations, expected 12 and 0; hint"));
 }
 
 TEST(InferenceProtocolTest, MessagesComeBackAsTheyWere) {

@@ -48,11 +48,11 @@ TEST_F(CameraTest, IsFoundByNameAndByNumber) {
 TEST_F(CameraTest, AMissingCameraIsRefusedWithThoseThereAre) {
   for (const char* name : {"sid", "3", "-2", "", "0 ", "99999999999"}) {
     EXPECT_EQ(MessageOf<InvalidArgument>([&] { FindCamera(*physics_, name); }),
-              std::string("three: there is no camera '") + name +
-                  "', only -1 (free), 0 side, 1, 2 1");
+              std::string("three: no camera '") + name +
+                  "'; allowed: -1 (free), 0 side, 1, 2 1");
   }
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Draw({.width = 0}); }),
-            "Renderer: a picture of 84 x 0 requested, each side must be in [1, "
+            "Renderer: a picture of 84 x 0 requested; each side must be in [1, "
             "4096]");
 }
 

@@ -141,14 +141,14 @@ TEST_F(ControlEnvironmentTest, WhatIsNotFiniteInAnActionIsRefused) {
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               environment->Step(std::array{0.0, nan}, out_);
             }),
-            "small-push: action[1] is nan, want a finite number");
+            "small-push: action[1] is nan, but must be finite");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               environment->Step(std::array{-kInfinity, 0.0}, out_);
             }),
-            "small-push: action[0] is -inf, want a finite number");
+            "small-push: action[0] is -inf, but must be finite");
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { environment->Step(std::array{0.0}, out_); }),
-            "small-push: action has 1 elements, want 2");
+            "small-push: action has 1 elements, expected 2");
   EXPECT_EQ(environment->physics().qpos()[0], position);
   EXPECT_EQ(environment->counters().steps, 0);
 }
@@ -158,11 +158,11 @@ TEST_F(ControlEnvironmentTest, BuffersOfAWrongSizeAreRefused) {
   std::array<double, 3> small{};
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { environment->Reset({.state = small}); }),
-      "small-push: state buffer has 3 elements, want 4");
+      "small-push: state buffer has 3 elements, expected 4");
   std::array<uint8_t, 3> pixels{};
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { environment->Reset({.pixels = pixels}); }),
-            "small-push: pixels buffer has 3 elements, want 0; hint: this "
+            "small-push: pixels buffer has 3 elements, expected 0; hint: this "
             "environment does not render, wrap it in one that does");
   EXPECT_EQ(environment->counters().episodes, 0);
 }
@@ -216,7 +216,7 @@ TEST_F(ControlEnvironmentTest, ContinuesExactlyFromASavedState) {
 
   saved.pop_back();
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { second->ResetTo(saved, out_); }),
-            fmt::format("small-push: state has {} elements, want {}",
+            fmt::format("small-push: state has {} elements, expected {}",
                         saved.size(), saved.size() + 1));
 }
 

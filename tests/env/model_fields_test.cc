@@ -56,17 +56,17 @@ TEST_F(ModelFieldsTest, RefusesWhatDoesNotFitAndChangesNothing) {
               SetModelField(*model_, "geom_pos",
                             {DType::kF64, Shape({1, 3}), position.data()});
             }),
-            "model field 'geom_pos': element 2 is nan, want a finite number");
+            "model field 'geom_pos': element 2 is nan, but must be finite");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               SetModelField(*model_, "geom_pos",
                             {DType::kF64, Shape({3}), position.data()});
             }),
-            "model field 'geom_pos': got f64[3], want f64[1,3]");
+            "model field 'geom_pos': got f64[3], expected f64[1,3]");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               SetModelField(*model_, "geom_rgba",
                             {DType::kF64, Shape({1, 3}), position.data()});
             }),
-            "model field 'geom_rgba': got f64[1,3], want f32[1,4]");
+            "model field 'geom_rgba': got f64[1,3], expected f32[1,4]");
   EXPECT_EQ(model_->geom_pos[0], 0.0);
 }
 

@@ -100,7 +100,7 @@ TEST_F(PixelsTest, WritesTheNewestFrameByItself) {
   }
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { environment.Observe({.frame = wrong}); }),
-            "Pixels: frame buffer has 1 elements, want 576");
+            "Pixels: frame buffer has 1 elements, expected 576");
 }
 
 TEST_F(PixelsTest, WritesTheStateBesideThePixels) {
@@ -169,13 +169,13 @@ TEST_F(PixelsTest, BadInputIsRefused) {
               options.camera.camera = "front";
               Pixels(Make(), options);
             }),
-            "small-push: there is no camera 'front', only -1 (free)");
+            "small-push: no camera 'front'; allowed: -1 (free)");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { Pixels(Make(), Small(0)); }),
             "FrameStack: depth must be in [1, 64], got 0");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               Pixels(std::make_unique<Pixels>(Make(), Small(1)), Small(1));
             }),
-            "Pixels: the environment has pixels already");
+            "Pixels: the environment already has pixels");
 
   Pixels environment(Make(), Small(1));
   Bytes pixels(kPixels * 3);
@@ -183,12 +183,12 @@ TEST_F(PixelsTest, BadInputIsRefused) {
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               environment.Step(kPush, {.pixels = std::span(pixels).first(5)});
             }),
-            "Pixels: pixels buffer has 5 elements, want 576");
+            "Pixels: pixels buffer has 5 elements, expected 576");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] {
         environment.Step(std::array{std::nan(""), 0.0}, {.pixels = pixels});
       }),
-      "small-push: action[0] is nan, want a finite number");
+      "small-push: action[0] is nan, but must be finite");
   EXPECT_EQ(environment.counters().steps, 0);
 }
 

@@ -88,11 +88,11 @@ TEST(TaskConfigTest, WhatOnlyASimulationHasIsRefused) {
   };
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .has_pixels = true}); }),
-            "task.pixels.enabled: true: counter-up is no MuJoCo simulation; "
+            "task.pixels.enabled: true: counter-up is not a MuJoCo simulation; "
             "allowed: false");
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .mjcf = "a.xml"}); }),
-            "task.mjcf: counter-up is no MuJoCo simulation; allowed: empty");
+            "task.mjcf: counter-up is not a MuJoCo simulation; allowed: empty");
 }
 
 }  // namespace

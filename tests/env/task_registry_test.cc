@@ -28,7 +28,7 @@ TEST(TaskRegistryTest, ANameIsGivenOnce) {
   registry.Add(testing::DefineSmallTask(folder));
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { registry.Add(testing::DefineSmallTask(folder)); }),
-            "task 'small-push' is registered already");
+            "task 'small-push' is already registered");
 }
 
 TEST(TaskRegistryTest, MissingModelsAreAnErrorThatSaysWhatToDo) {
@@ -75,8 +75,8 @@ TEST(TaskRegistryTest, AModelWithoutTheTendonsOfItsGainsIsRefused) {
                              "<geom name='pointmass' size='.1'/></body>"
                              "<geom name='target' size='.1'/></worldbody>"
                              "</mujoco>"),
-            "point_mass-hard: the model has 0 joints in its tendons, want two "
-            "tendons of two joints each, whose gains are drawn");
+            "point_mass-hard: the model has 0 joints in its tendons, but needs "
+            "two tendons with two joints each");
 }
 
 TEST(TaskRegistryTest, ADogWhoseMotorsHaveNoStateIsRefused) {
@@ -87,8 +87,8 @@ TEST(TaskRegistryTest, ADogWhoseMotorsHaveNoStateIsRefused) {
                 "<body><joint name='hip' type='hinge'/><geom size='.1'/></body>"
                 "</worldbody><actuator><motor joint='hip'/></actuator>"
                 "</mujoco>"),
-            "dog-fetch: the model has 1 actuators and 0 activations, want one "
-            "activation for each actuator");
+            "dog-fetch: the model has 1 actuators and 0 activations; each "
+            "actuator needs one activation");
 }
 
 TEST(TaskRegistryTest, AnEscapeWithoutATerrainIsRefused) {
@@ -100,8 +100,8 @@ TEST(TaskRegistryTest, AnEscapeWithoutATerrainIsRefused) {
   }
   EXPECT_EQ(MessageOfBinding("quadruped-escape", "<mujoco><worldbody>" + world +
                                                      "</worldbody></mujoco>"),
-            "quadruped-escape: the terrain wants a square height field with a "
-            "half side of at least 2 m as the model's first");
+            "quadruped-escape: the model's first height field must be square, "
+            "with a half side of at least 2 m");
 }
 
 }  // namespace

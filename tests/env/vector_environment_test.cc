@@ -222,19 +222,19 @@ TEST_F(VectorEnvironmentTest, BadInputIsRefusedBeforeAnythingMoves) {
   std::vector<double> actions = Actions(0);
   actions[7] = std::nan("");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Step(actions, out_); }),
-            "VectorEnvironment: action[1] is nan, want a finite number");
+            "VectorEnvironment: action[1] is nan, but must be finite");
   actions.pop_back();
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Step(actions, out_); }),
-            "VectorEnvironment: actions have 9 elements, want 10");
+            "VectorEnvironment: actions have 9 elements, expected 10");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Reset({.state = state_}); }),
-            "VectorEnvironment: steps buffer has 0 elements, want 5");
+            "VectorEnvironment: steps buffer has 0 elements, expected 5");
   const std::vector<int> twice = {1, 1};
   const std::vector<double> two = {0.0, 0.0, 0.0, 0.0};
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Send(twice, two, out_); }),
-            "VectorEnvironment: environment 1 is under way already");
+            "VectorEnvironment: environment 1 is already under way");
   std::vector<int> one(1);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { batch.Receive(one); }),
-            "VectorEnvironment: 1 environments requested, 0 are under way");
+            "VectorEnvironment: 1 environments requested, but 0 are under way");
   EXPECT_EQ(batch.counters().steps, 0);
 }
 
@@ -243,9 +243,10 @@ TEST_F(VectorEnvironmentTest, EnvironmentsOfDifferentSpecsAreRefused) {
   all[4] = std::make_unique<WithPixels>(MakeOne(4));
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { VectorEnvironment(std::move(all), {}); }),
-            "VectorEnvironment: environment 4 has other specs than 0");
+            "VectorEnvironment: the specs of environment 4 differ from those "
+            "of environment 0");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { VectorEnvironment({}, {}); }),
-            "VectorEnvironment: want at least one environment");
+            "VectorEnvironment: at least one environment is needed");
 }
 
 }  // namespace

@@ -86,21 +86,21 @@ TEST(VideoWriterTest, AnFfmpegThatHangsIsKilled) {
 TEST(VideoWriterTest, RefusesWrongSizesAndAMissingFfmpeg) {
   EXPECT_EQ(
       MessageOf<InvalidArgument>([] { VideoWriter("a.mp4", 0, 4, 25.0); }),
-      "video a.mp4: 0 x 4 pixels at 25 frames per second given, all must "
-      "be > 0");
+      "video a.mp4: 0 x 4 pixels at 25 frames per second given; all must be > "
+      "0");
   if (HasFfmpeg()) {
     const TemporaryFolder folder;
     const auto file = folder.path() / "a.mp4";
     VideoWriter writer(file, 2, 2, 25.0);
     EXPECT_EQ(MessageOf<InvalidArgument>(
                   [&] { writer.Write(std::vector<uint8_t>(11)); }),
-              "video " + file.string() + ": frame of 11 bytes, want 12");
+              "video " + file.string() + ": frame has 11 bytes, expected 12");
   }
   const std::string path = std::getenv("PATH");  // NOLINT
   ::setenv("PATH", "/nowhere", /*overwrite=*/1);
   EXPECT_EQ(MessageOf<IoError>([] { VideoWriter("a.mp4", 2, 2, 25.0); }),
             "video a.mp4: execute: ffmpeg: No such file or directory; hint: "
-            "videos are written by the program ffmpeg, install it");
+            "install the program ffmpeg, which writes videos");
   ::setenv("PATH", path.c_str(), /*overwrite=*/1);
 }
 

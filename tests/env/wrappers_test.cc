@@ -82,7 +82,7 @@ TEST_F(WrappersTest, ActionRepeatRefusesBadInputBeforeItMoves) {
   std::array<double, 2> small{};
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { repeat.Step(kPush, {.state = small}); }),
-      "ActionRepeat: state buffer has 2 elements, want 4");
+      "ActionRepeat: state buffer has 2 elements, expected 4");
   EXPECT_EQ(repeat.counters().steps, 0);
 }
 

@@ -138,14 +138,14 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
     return error_of(std::move(arguments));
   };
   EXPECT_EQ(render_error({"--render", "raycast", "--camera", "3"}),
-            "env_rollout: reacher-hard: there is no camera '3', only -1 "
+            "env_rollout: reacher-hard: no camera '3'; allowed: -1 "
             "(free), 0 fixed, 1 hand\n");
   EXPECT_EQ(render_error({"--render", "raycast", "--height", "9999"}),
-            "env_rollout: Renderer: a picture of 9999 x 84 requested, each "
+            "env_rollout: Renderer: a picture of 9999 x 84 requested; each "
             "side must be in [1, 4096]\n");
   EXPECT_EQ(
       render_error({"--render", "opengl"}),
-      "env_rollout: renderer 'opengl' given, auto, raycast or gl is allowed\n");
+      "env_rollout: renderer 'opengl' given; allowed: auto, raycast, gl\n");
   EXPECT_EQ(error_of({"--task", "reacher-hard", "--random", "1", "--render",
                       "raycast"}),
             "env_rollout: --render needs --input or --video\n");

@@ -251,7 +251,7 @@ def test_actions_of_a_wrong_shape_or_not_finite_are_refused():
     env.reset()
     with pytest.raises(ValueError, match=r"actions have the shape \(2\), want \(2, 1\)"):
         env.step(np.zeros(2))
-    with pytest.raises(errors.InvalidArgument, match=r"action\[0\] is nan, want a finite number"):
+    with pytest.raises(errors.InvalidArgument, match=r"action\[0\] is nan, but must be finite"):
         env.step(np.array([[0.0], [np.nan]]))
     with pytest.raises(errors.InvalidArgument, match="did you mean 'cheetah-run'"):
         envs.make_vec("cheeta-run")

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-// Compiled once for plain C++ and once per instruction set that is worth it.
-// The project's baseline is AVX2, so SSE has no processor to run on.
+// Compiled once for plain C++ and once per instruction set that pays off. The
+// project's baseline is AVX2, so SSE has no processor to run on.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #define HWY_COMPILE_ALL_ATTAINABLE
 #undef HWY_TARGET_INCLUDE
@@ -87,8 +87,8 @@ void KeepSamples(size_t at, int32_t samples, uint32_t color, Frame& frame) {
   }
 }
 
-// Whether a vector of the list from `i` on is a run of pixels in a row that are
-// covered in full.
+// Whether the vector of the list from `i` on is a run of adjacent, fully
+// covered pixels.
 HWY_INLINE bool IsRun(const PixelList& list, size_t i) {
   const Int pixels = hn::LoadU(kInt, list.pixels.data() + i);
   const Int samples = hn::LoadU(kInt, list.samples.data() + i);
@@ -279,7 +279,7 @@ namespace {
 
 HWY_EXPORT(DrawFrame);
 
-// Fits the memory to the picture; tells whether the sky must be painted.
+// Fits the memory to the picture; returns whether the sky must be painted.
 bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   // whole vectors of any width: 16 floats at most
   constexpr size_t kLargestVector = 16;

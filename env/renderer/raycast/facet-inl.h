@@ -52,8 +52,8 @@ HWY_INLINE CornerChoice ChooseCorners(Float u, Float v, Mask is_reversed,
   return {takes_c, takes_c, hn::Not(is_plain), takes_b, hn::Not(takes_b)};
 }
 
-// A row of corners around the axis z: radius and height, and the same of the
-// normal (of any length unless IsRound()).
+// A row of corners around the axis z: radius and height, of the points and of
+// the normals (of any length unless IsRound()).
 struct Row {
   Float radius, z, normal_radius, normal_z;
 };

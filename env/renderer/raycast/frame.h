@@ -51,7 +51,7 @@ inline constexpr auto kLaneNumbers = [] {
   return numbers;
 }();
 
-// Of eight lanes those whose bit is set in the index, in order; the rest are 0.
+// By mask of eight bits: the lanes whose bit is set, in order; the rest are 0.
 inline constexpr auto kLanesOfBits = [] {
   std::array<std::array<uint8_t, 8>, 256> lanes{};
   for (size_t bits = 0; bits < lanes.size(); ++bits) {

@@ -27,7 +27,7 @@ struct Origin {
   Vec3 inverse;
 };
 
-// The same for all rays of a picture or of a lamp.
+// As above, for all rays of a picture or of a lamp.
 struct SharedOrigin {
   Float3 at{}, inverse{};
 };

@@ -90,7 +90,7 @@ inline bool FindRect(const Drawing& drawing, const PixelList& list,
   return true;
 }
 
-// The same, measured from the points themselves.
+// As above, measured from the points themselves.
 inline HWY_ATTR Footprint MeasureRect(const Drawing& drawing,
                                       const PixelList& list, size_t begin,
                                       size_t end) {

@@ -52,8 +52,8 @@ void RaycastRenderer::Render(const mjModel& model, mjData& data, int camera,
                              int height, int width, std::span<uint8_t> rgb) {
   CheckImage(height, width, rgb);
   const mjvScene& scene = scene_.Update(model, data, camera);
-  // working memory, of which a picture leaves nothing behind: renderers that
-  // take turns on a thread use the same, which then stays in the cache
+  // working memory that keeps nothing from one picture to the next: renderers
+  // that take turns on a thread share it, so it stays in the cache
   thread_local raycast::Snapshot snapshot;
   thread_local raycast::Frame frame;
   raycast::TakeSnapshot(model, scene, *assets_, height, width, snapshot);

@@ -115,7 +115,7 @@ Light TakeLight(const mjModel& model, const mjvLight& from, float near_depth) {
   }
   if (from.type != mjLIGHT_SPOT) {
     throw UnsupportedScene(fmt::format(
-        "raycast: light {} is of a type that mjr_render leaves out (point or "
+        "raycast: light {} has a type that mjr_render leaves out (point or "
         "image); hint: make it a spot light with cutoff 180",
         from.id));
   }
@@ -433,9 +433,9 @@ ScreenRect Overlap(const ScreenRect& a, const ScreenRect& b) {
           std::min(a.y1, b.y1)};
 }
 
-// A depth that the sky is not nearer than: it stands at `sky_distance` over
-// the part of a ray that is no longer than the ray, which is longest in a
-// corner of the picture.
+// A lower bound of the sky's depth. The sky stands at `sky_distance` over a
+// component of the ray; no component exceeds the ray's length, which is largest
+// in a corner of the picture.
 float NearestSky(const Snapshot& s) {
   if (s.sky == nullptr) return s.far_depth;
   float longest2 = 0;
@@ -480,7 +480,7 @@ void SetMirror(Snapshot& s) {
     if (p.shape == Shape::kBox) {
       throw UnsupportedScene(
           "raycast: the scene has a box that reflects, which cannot be drawn; "
-          "hint: make a plane of it or use the renderer gl");
+          "hint: make it a plane or use the renderer gl");
     }
     if (p.shape != Shape::kPlane) continue;
     s.mirror = static_cast<int>(i);

@@ -12,11 +12,11 @@ namespace replicant::env::raycast {
 Tables MakeTables(int num_slices, int num_stacks, int num_quads) {
   if (num_slices < 3 || num_slices > Tables::kMaxSlices || num_stacks < 2 ||
       num_stacks > Tables::kMaxSlices || num_quads < 1) {
-    throw UnsupportedScene(fmt::format(
-        "raycast: visual quality of {} slices, {} stacks and {} quads given, "
-        "allowed are 3 to {}, 2 to {} and at least 1",
-        num_slices, num_stacks, num_quads, Tables::kMaxSlices,
-        Tables::kMaxSlices));
+    throw UnsupportedScene(
+        fmt::format("raycast: visual quality of {} slices, {} stacks and {} "
+                    "quads given; allowed: 3 to {}, 2 to {} and at least 1",
+                    num_slices, num_stacks, num_quads, Tables::kMaxSlices,
+                    Tables::kMaxSlices));
   }
   Tables tables;
   tables.num_slices = num_slices;

@@ -58,7 +58,7 @@ uint32_t Mean(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   return (low >> 2 & kEven) | (high >> 2 & kEven) << 8;
 }
 
-// Appends the levels below level 0, which is there.
+// Appends the levels below level 0, which exists.
 void MakeMipMaps(Texture& texture) {
   const int num_faces = texture.is_cube ? 6 : 1;
   for (int level = 1; level < Texture::kMaxLevels; ++level) {
@@ -174,9 +174,9 @@ bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
 Texture MakeTexture(const mjModel& model, int id) {
   const int channels = model.tex_nchannel[id];
   if (channels != 3 && channels != 4) {
-    throw UnsupportedScene(
-        fmt::format("raycast: texture {} has {} channels, 3 or 4 can be drawn",
-                    id, channels));
+    throw UnsupportedScene(fmt::format(
+        "raycast: texture {} has {} channels; only 3 or 4 can be drawn", id,
+        channels));
   }
   Texture texture;
   texture.is_cube = model.tex_type[id] != mjTEXTURE_2D;

@@ -188,7 +188,7 @@ TriangleSet MakeHeightField(const mjModel& model, int id) {
              top(last_row, c + 1)},
             {0, 1, 0}, triangles);
   }
-  // bottom: squares of its own
+  // bottom: separate squares
   const int squares = model.vis.quality.numquads + 1;
   for (int r = 0; r + 1 < squares; ++r) {
     for (int c = 0; c + 1 < squares; ++c) {

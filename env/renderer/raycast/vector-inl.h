@@ -131,7 +131,7 @@ HWY_INLINE size_t StoreChosen(hn::Mask<IntTag> which, Int v, int32_t* out) {
       hn::PromoteTo(kInt, hn::LoadU(bytes, kLanesOfBits[bits.front()].data()));
   v = hn::TableLookupLanes(v, hn::IndicesFromVec(kInt, lanes));
 #else
-  // unlike CompressStore(), Compress() is no microcode on Zen 4
+  // unlike CompressStore(), Compress() is not microcoded on Zen 4
   v = hn::Compress(v, which);
 #endif
   hn::StoreU(v, kInt, out);

@@ -120,8 +120,8 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
   }
 }
 
-// The same for triangles, whose number is kept. Triangles may be smaller than a
-// pixel: the rays of a vector come from few pixels, with all samples of each,
+// As above, for triangles, whose number is kept. Triangles may be smaller than
+// a pixel: the rays of a vector come from few pixels, with all samples of each,
 // so that they traverse the same part of the tree.
 template <Layer kLayer>
 HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,

@@ -119,10 +119,10 @@ TEST_F(GlRendererTest, RefusesWhatItCannotDraw) {
     return std::string("no exception");
   };
   EXPECT_EQ(message(2, kHeight, kWidth),
-            "Renderer: camera 2 given, the model has cameras -1 (free) to 1");
+            "Renderer: camera 2 given; allowed: -1 (free) to 1");
   EXPECT_EQ(message(0, 0, kWidth),
-            "Renderer: a picture of 0 x 84 requested, each side must be in "
-            "[1, 4096]");
+            "Renderer: a picture of 0 x 84 requested; each side must be in [1, "
+            "4096]");
   EXPECT_EQ(message(0, kHeight, 64),
             "Renderer: 21168 bytes given for a picture of 84 x 64 x 3, which "
             "needs 16128");
@@ -151,8 +151,8 @@ TEST(GlPlatformTest, NamesAreReadAndWritten) {
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
-                 "OpenGL platform 'glx' given, one of auto, osmesa, egl, "
-                 "egl-surfaceless is allowed");
+                 "OpenGL platform 'glx' given; allowed: auto, osmesa, egl, "
+                 "egl-surfaceless");
   }
 }
 
@@ -183,7 +183,7 @@ TEST_F(EglDeviceTest, ADeviceThatIsNotThereNamesThoseThatAre) {
       testing::MessageOf<DeviceError>(
           [] { GlContext::Make(GlPlatform::kEglDevice, 63); }),
       ::testing::MatchesRegex("OpenGL: egl_device 63 given; allowed: 0 to "
-                              "[0-9]+, those that EGL lists"));
+                              "[0-9]+, the devices that EGL lists"));
 }
 
 }  // namespace

@@ -317,7 +317,7 @@ TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
                 "<worldbody><geom type='box' size='1 1 1' material='m'/>"
                 "</worldbody></mujoco>"),
       "raycast: the scene has a box that reflects, which cannot be drawn; "
-      "hint: make a plane of it or use the renderer gl");
+      "hint: make it a plane or use the renderer gl");
 }
 
 TEST(RendererTest, NamesOfKindsAreReadAndWritten) {
@@ -330,7 +330,7 @@ TEST(RendererTest, NamesOfKindsAreReadAndWritten) {
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
-                 "renderer 'vulkan' given, auto, raycast or gl is allowed");
+                 "renderer 'vulkan' given; allowed: auto, raycast, gl");
   }
 }
 
