@@ -30,8 +30,8 @@ class Clock {
   // Waits on `condition` until `predicate()` holds or `deadline` is reached,
   // and returns what `predicate()` says then. `mutex` is held by the caller,
   // released while waiting and held again on return. As with
-  // std::condition_variable::wait_until, a thread that changes what the
-  // predicate reads notifies `condition`.
+  // std::condition_variable::wait_until, a thread that changes the predicate's
+  // inputs must notify `condition`.
   virtual bool WaitUntil(Mutex& mutex, CondVar& condition, TimePoint deadline,
                          const std::function<bool()>& predicate)
       REQUIRES(mutex) = 0;

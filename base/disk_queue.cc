@@ -28,7 +28,7 @@ struct DiskQueue::State {
         is_working = true;
       }
       task();
-      // what the work owns goes before the work counts as done
+      // destroy what the work owns before the work counts as done
       task = {};
       MutexLock lock(mutex);
       is_working = false;
@@ -43,7 +43,7 @@ struct DiskQueue::State {
   std::deque<std::packaged_task<void()>> tasks GUARDED_BY(mutex);
   bool is_working GUARDED_BY(mutex) = false;
   bool is_ending GUARDED_BY(mutex) = false;
-  Clock::TimePoint began GUARDED_BY(mutex);  // of the present work
+  Clock::TimePoint began GUARDED_BY(mutex);  // of the current work
   uint64_t num_posted GUARDED_BY(mutex) = 0;
   uint64_t num_done GUARDED_BY(mutex) = 0;
   std::thread thread;  // of the owner
@@ -68,8 +68,9 @@ DiskQueue::~DiskQueue() {
     thread.join();
     return;
   }
-  spdlog::error("the disk holds up a write for {:.0f} s; it is left unfinished",
-                WaitSeconds());
+  spdlog::error(
+      "the disk has delayed a write for {:.0f} s; the write is left unfinished",
+      WaitSeconds());
   thread.detach();
 }
 

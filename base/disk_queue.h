@@ -10,7 +10,7 @@
 namespace replicant {
 
 // A thread for work that waits for a disk, so that a loop that supervises or
-// trains does not: a stalled disk can hold up one write() or fsync() for
+// trains need not wait: a stalled disk can delay one write() or fsync() for
 // minutes.
 //
 // Work runs in the order of Post(), one piece after another. It must own
@@ -35,7 +35,7 @@ class DiskQueue {
   // after `timeout`, in real time.
   [[nodiscard]] bool Await(Clock::Duration timeout);
 
-  // Seconds for which the present piece of work has run; 0 without one.
+  // Seconds for which the current piece of work has run; 0 without one.
   double WaitSeconds() const;
 
   static constexpr Clock::Duration kEndPatience = std::chrono::seconds(10);

@@ -22,8 +22,8 @@ int Open(const std::filesystem::path& file) {
   return fd;
 }
 
-// Names this process in the file. The name is only used in messages: a full
-// disk costs no more than that.
+// Names this process in the file. Only messages use the name, so a full disk
+// loses no more than that.
 void NoteOwner(int fd) {
   const std::string owner = HostAndPid();
   if (::pwrite(fd, owner.data(), owner.size(), 0) ==

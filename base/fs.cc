@@ -71,7 +71,8 @@ int RemoveStaleTemporaries(const std::filesystem::path& folder) {
        entries.increment(error)) {
     const std::optional<pid_t> pid =
         ParseTemporary(entries->path().filename().string());
-    // a process of another user is alive, too: kill() then fails with EPERM
+    // a process of another user also counts as alive: kill() then fails with
+    // EPERM
     if (!pid || ::kill(*pid, 0) == 0 || errno != ESRCH) continue;
     std::error_code ignored;
     if (std::filesystem::remove_all(entries->path(), ignored) > 0) ++count;
@@ -81,8 +82,8 @@ int RemoveStaleTemporaries(const std::filesystem::path& folder) {
 
 AtomicFile::AtomicFile(std::filesystem::path path, unsigned mode)
     : path_(std::move(path)) {
-  // a name of its own, so that two writers of one path do not meet in one
-  // temporary file; a leftover of a crashed process is passed over
+  // a unique name, so that two writers of one path never share a temporary
+  // file; the leftover of a crashed process is skipped
   do {
     temporary_path_ = TemporaryPathOf(path_);
     fd_ = ::open(temporary_path_.c_str(),
@@ -186,7 +187,7 @@ TemporaryFolder::TemporaryFolder(std::string_view name) {
       std::filesystem::temp_directory_path(error);
   if (error) {
     const char* const given = std::getenv("TMPDIR");
-    throw IoError(fmt::format("TMPDIR={}: {}; want a folder",
+    throw IoError(fmt::format("TMPDIR={}: {}; expected a folder",
                               given == nullptr ? "" : given, error.message()));
   }
   std::string pattern = (parent / fmt::format("{}-XXXXXX", name)).string();

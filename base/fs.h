@@ -11,7 +11,7 @@ namespace replicant {
 
 // A file that appears whole or not at all.
 //
-// Bytes go to a temporary file beside `path`; Commit() forces them to the
+// Bytes go to a temporary file next to `path`; Commit() forces them to the
 // disk, renames over `path` and forces the folder. A crash at any point leaves
 // either the old file or the new one. Without Commit() the destructor removes
 // the temporary file.
@@ -43,7 +43,7 @@ class AtomicFile {
 void AtomicWriteFile(const std::filesystem::path& path, std::string_view text,
                      unsigned mode = 0666);
 
-// A name beside `path` for a file or folder that is to be renamed to it:
+// A name next to `path` for a file or folder that is to be renamed to it:
 // "PATH.tmp-PID-N". It differs in each call.
 std::filesystem::path TemporaryPathOf(const std::filesystem::path& path);
 

@@ -30,13 +30,14 @@ int EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view given,
                         const std::vector<std::string>& names) {
-  // no key is that long, and the time stays bounded for hostile ones
+  // no key is that long, and the time stays bounded for hostile input
   constexpr size_t kMaxLength = 64;
   if (given.size() > kMaxLength) return "";
   std::string nearest;
   int smallest = std::max(2, static_cast<int>(given.size()) / 3) + 1;
   for (const std::string& name : names) {
-    // a difference in length takes as many edits; most names end here
+    // a difference in length takes at least as many edits; this rules out most
+    // names
     const size_t shorter = std::min(given.size(), name.size());
     const size_t longer = std::max(given.size(), name.size());
     if (longer - shorter >= static_cast<size_t>(smallest)) continue;
@@ -49,7 +50,7 @@ std::string NearestName(std::string_view given,
   }
   if (!nearest.empty() || given.size() < 3) return nearest;
 
-  // a name that was only begun
+  // an incomplete name
   const auto begun = std::find_if(
       names.begin(), names.end(),
       [given](const std::string& name) { return name.starts_with(given); });

@@ -21,7 +21,7 @@ void UsePassiveOpenMp(char* const* argv) {
   // their rate.
   ::setenv("GOMP_SPINCOUNT", "5000", /*overwrite=*/0);
   ::execv("/proc/self/exe", argv);
-  // only a failure comes back
+  // execv() returns only on failure
   throw IoError(fmt::format("UsePassiveOpenMp: cannot start {} again: {}",
                             argv[0], std::strerror(errno)));
 }

@@ -4,7 +4,7 @@ namespace replicant {
 
 // Makes idle OpenMP threads sleep after a tenth of a millisecond (unless
 // GOMP_SPINCOUNT says otherwise) instead of spinning. Programs that share their
-// cores need this: with actors beside the learner, a step of 4 ms takes 26 ms
+// cores need this: with actors next to the learner, a step of 4 ms takes 26 ms
 // on a spinning team.
 //
 // libgomp reads OMP_WAIT_POLICY when it is loaded, before main(). If the

@@ -14,7 +14,7 @@ namespace replicant {
 void LowerPriority(int levels) {
   if (levels < 0) {
     throw InvalidArgument(
-        fmt::format("LowerPriority: want levels >= 0, got {}", levels));
+        fmt::format("LowerPriority: levels must be >= 0, got {}", levels));
   }
   if (levels == 0) return;
   constexpr int kNicest = 19;

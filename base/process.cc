@@ -333,7 +333,7 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   if (old_handlers_->hang_up.sa_handler != SIG_IGN) {
     ::sigaction(SIGHUP, &action, nullptr);
   }
-  // for good: the exit of the process writes what stdout still holds
+  // not restored: the exit of the process writes what stdout still holds
   ::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -22,7 +22,7 @@ inline constexpr int kExitPeerLost = 75;
 
 // How a process ended.
 struct ExitStatus {
-  // exit code, or -1 if a signal ended it
+  // exit code; -1 if a signal ended it
   int code = 0;
   // signal number, or 0
   int signal = 0;
@@ -54,11 +54,11 @@ struct ProcessOptions {
 
 // A child process that never outlives its parent.
 //
-// The child leads a process group of its own, so that a Ctrl-C on the terminal
-// reaches only the parent and Signal() reaches the child's children. The
-// kernel kills it when the thread that started it dies, so start children from
-// a thread that lives as long as they should (main()). The destructor kills
-// the whole group and waits.
+// The child leads a separate process group, so that a Ctrl-C on the terminal
+// reaches only the parent and Signal() reaches the child's children. The kernel
+// kills it when the thread that started it dies, so start children from a
+// thread that lives as long as they should (main()). The destructor kills the
+// whole group and waits.
 //
 // Thread-safety: one thread at a time.
 class Process {

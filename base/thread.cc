@@ -17,10 +17,10 @@ namespace replicant {
 namespace {
 
 [[noreturn]] void ThrowBadList(std::string_view text) {
-  throw InvalidArgument(fmt::format(
-      "CPU list '{}': want numbers and ascending ranges below {}, such as "
-      "0-3,8",
-      text, CPU_SETSIZE));
+  throw InvalidArgument(
+      fmt::format("CPU list '{}': expected numbers and ascending ranges below "
+                  "{}, such as 0-3,8",
+                  text, CPU_SETSIZE));
 }
 
 // Reads a processor number off the front of `*rest`, a part of `text`.
@@ -47,7 +47,7 @@ CpuSet::CpuSet(std::vector<int> cpus) : cpus_(std::move(cpus)) {
   for (const int cpu : cpus_) {
     if (cpu < 0 || cpu >= CPU_SETSIZE) {
       throw InvalidArgument(fmt::format(
-          "CpuSet: want processors in [0, {}), got {}", CPU_SETSIZE, cpu));
+          "CpuSet: processors must be in [0, {}), got {}", CPU_SETSIZE, cpu));
     }
   }
   std::sort(cpus_.begin(), cpus_.end());

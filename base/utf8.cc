@@ -16,7 +16,7 @@ bool IsTail(uint8_t byte) { return IsIn(byte, 0x80, 0xBF); }
 
 }  // namespace
 
-// The ranges are those of RFC 3629, section 4.
+// The ranges are from RFC 3629, section 4.
 size_t Utf8Size(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t {
     // 0 is never a continuation byte

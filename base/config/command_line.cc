@@ -11,7 +11,7 @@
 namespace replicant::config {
 namespace {
 
-// The problem of an argument that no option took.
+// The problem with an argument that no option took.
 std::string ExtraProblem(const std::string& argument,
                          const std::vector<std::string>& known) {
   if (!argument.starts_with('-')) {
@@ -40,7 +40,7 @@ struct CommandLine::Parser {
   std::string version;
   bool wants_version = false;
   std::vector<std::string> overrides;
-  std::vector<std::string> settings;  // by options of their own
+  std::vector<std::string> settings;  // by options of the program
   // options that replace --config
   struct ConfigOption {
     std::string name;

@@ -73,8 +73,8 @@ class FileLoader {
       return EmptyMap(file);
     }
     if (node->kind != Node::Kind::kMap) {
-      return Fail(node->place, "the file is " + DescribeNode(*node) +
-                                   "; want a map of keys and values");
+      return Fail(node->place, "the file is  " + DescribeNode(*node) +
+                                   "; expected a map of keys and values");
     }
 
     open_.push_back(path);
@@ -122,7 +122,7 @@ class FileLoader {
                std::vector<Include>* bases) {
     if (node.kind != Node::Kind::kScalar || node.text.empty()) {
       Fail(place, "is " + DescribeNode(node) +
-                      "; want the name of a file, or a list of names");
+                      "; expected the name of a file, or a list of names");
       return;
     }
     bases->push_back({node.text, place});
@@ -170,7 +170,7 @@ class Override {
     const size_t equals = text_.find('=');
     const std::string path = text_.substr(0, equals);
     if (equals == std::string::npos || !SplitPath(path)) {
-      problems_->Add(place_, "", "want KEY=VALUE, as in replay.shards=2");
+      problems_->Add(place_, "", "expected KEY=VALUE, as in replay.shards=2");
       return;
     }
     if (keys_.front() == "base") {

@@ -8,7 +8,7 @@
 namespace replicant::config {
 namespace {
 
-// Null if there is none.
+// Null if the key is absent.
 const Node* FindNode(const Document& document, std::string_view key) {
   const Node* node = &document.root();
   for (size_t begin = 0; begin <= key.size();) {

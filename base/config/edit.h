@@ -10,8 +10,8 @@
 // path: "task.mjcf".
 namespace replicant::config {
 
-// The text of the scalar that `document` holds for `key`; nothing if there is
-// none.
+// The text of the scalar that `document` holds for `key`; std::nullopt if it
+// holds none.
 std::optional<std::string> ValueOf(const Document& document,
                                    std::string_view key);
 

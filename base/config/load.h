@@ -10,11 +10,11 @@
 
 namespace replicant::config {
 
-// A configuration in force.
+// A loaded configuration.
 template <typename T>
 struct Loaded {
   T config;
-  // every key with its value; a run writes it beside its logs
+  // every key with its value; a run writes it next to its logs
   std::string resolved_yaml;
 };
 

@@ -49,7 +49,7 @@ struct Node::Entry {
   Place key_place;
   Node value;
 
-  // The place to show for a problem with the value: that of the key if the
+  // The place to show for a problem with the value; the key's place if the
   // value is absent ("key:").
   Place value_place() const {
     return value.kind == Node::Kind::kNull ? key_place : value.place;

@@ -31,7 +31,7 @@ class Problems {
   // "run.yaml:12:9", or "--set a.b=c".
   std::string Where(const Place& place) const;
 
-  // Throws ConfigError if there are problems: one a line, ordered by place.
+  // Throws ConfigError if there are problems: one per line, ordered by place.
   void ThrowIfAny() const;
 
  private:

@@ -31,7 +31,7 @@ std::string JoinYaml(const std::vector<Scalar>& values) {
   return text;
 }
 
-// "3 elements" as a problem: "has 3 elements; want [1, 2]".
+// "3 elements" as a problem: "has 3 elements; the allowed number is [1, 2]".
 std::string CountProblem(size_t count, const Range<int64_t>& size) {
   return fmt::format("has {} elements; the allowed number is {}", count,
                      ToString(size));
@@ -172,7 +172,7 @@ bool Reader::ParseField(const Declaration& declaration,
     }
     state_->document.problems().Add(
         place, path,
-        fmt::format("is {}; want a list ({}){}", DescribeNode(node),
+        fmt::format("is {}; expected a list ({}){}", DescribeNode(node),
                     declaration.doc, hint));
     return false;
   }
@@ -233,7 +233,7 @@ Reader Reader::Section(std::string_view key, std::string_view doc) {
       entry->value_place(), record->path,
       is_null ? "has no keys; hint: leave it out for its defaults"
               : "is " + DescribeNode(entry->value) +
-                    "; want a section of keys and values");
+                    "; expected a section of keys and values");
   return {state_, record, nullptr, entry->key_place};
 }
 
@@ -254,7 +254,7 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
     if (node != nullptr && node->kind != Node::Kind::kMap) {
       problems.Add(
           place, child->path,
-          "is " + DescribeNode(*node) + "; want a section of keys and values");
+          "is " + DescribeNode(*node) + "; expected a section of keys and values");
       node = nullptr;
     }
     elements.emplace_back(name, Reader(state_, child, node, place));
@@ -272,7 +272,7 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
   if (entry != nullptr && node.kind != wanted) {
     problems.Add(
         place, record->path,
-        fmt::format("is {}; want a {} of sections ({})", DescribeNode(node),
+        fmt::format("is {}; expected a {} of sections ({})", DescribeNode(node),
                     is_list ? "list" : "map", doc));
     return elements;
   }
@@ -288,7 +288,8 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
     if (!IsElementName(named.key)) {
       problems.Add(
           named.key_place, PathOf(key),
-          Quote(named.key) + " is no name; want letters, digits, '_' and '-'");
+          Quote(named.key) +
+              "  is not a name; allowed: letters, digits, '_' and '-'");
       continue;
     }
     add(named.key, &named.value, named.value_place());

@@ -19,7 +19,7 @@
 
 namespace replicant::config {
 
-// Values with names, for Field(): those of an enum, or constants known by their
+// Values with names, for Field(): enum values, or constants known by their
 // address.
 template <typename E>
 using Names = std::vector<std::pair<std::string_view, E>>;
@@ -98,7 +98,7 @@ class Reader {
   void Field(std::string_view key, std::optional<E>* value,
              const std::type_identity_t<Names<E>>& names, std::string_view doc);
 
-  // --- a list of values; `length` is the allowed number of them ---
+  // --- a list of values; `length` is the allowed number of elements ---
 
   template <NumberType T>
   void Field(std::string_view key, std::vector<T>* value,
@@ -133,8 +133,8 @@ class Reader {
   // Whether the configuration holds this key of this section.
   bool Has(std::string_view key) const;
   // Records a broken rule about several keys. The message names `key`, which
-  // may be dotted ("rate_limiter.error_buffer"). A key with a problem of its
-  // own hides the rule.
+  // may be dotted ("rate_limiter.error_buffer"). A key that has another problem
+  // hides the rule.
   void Error(std::string_view key, std::string message);
 
   // Call it at the root (checked) after all fields are read. Adds unknown keys

@@ -15,7 +15,7 @@ Scalar ToScalar(const T& value, const Names<T>& names) {
     for (const auto& [name, named_value] : names) {
       if (named_value == value) return std::string(name);
     }
-    // a value without a name is no allowed default
+    // a value without a name is not an allowed default
     return std::string();
   } else if constexpr (std::is_same_v<T, int>) {
     return static_cast<int64_t>(value);

@@ -13,7 +13,7 @@ struct FieldRecord {
   std::string type;           // "integer", "list of number", "text or null"
   std::string allowed;        // "[1, 64]"; empty if every value is
   std::string default_yaml;   // "32.0"
-  std::string resolved_yaml;  // the value in force
+  std::string resolved_yaml;  // the value after loading
   std::string doc;
 };
 

@@ -91,7 +91,7 @@ bool HasLeadingZero(std::string_view text) {
   return text.size() > 1 && text[0] == '0' && IsDigit(text[1]);
 }
 
-// A unit behind a number and what it multiplies the number by.
+// A unit after a number, and the factor that it stands for.
 struct Unit {
   std::string_view name;  // lower case
   double factor;
@@ -130,7 +130,7 @@ std::string UnitHint(std::string_view text) {
   std::from_chars(number.data(), number.data() + number.size(), value);
   value *= unit->factor;
   std::string written = fmt::format("{}", value);
-  // nobody counts the zeros of 4000000000
+  // people miscount the zeros of 4000000000
   const size_t zeros = written.size() - 1 - written.find_last_not_of('0');
   if (zeros >= 6) {
     const size_t exponent = zeros / 3 * 3;
@@ -140,7 +140,7 @@ std::string UnitHint(std::string_view text) {
   return fmt::format("; hint: write {}{}", written, unit->of);
 }
 
-// Why `text` is not the number wanted here, or a hint how to write it.
+// Why `text` is not a valid number here, or a hint how to write it.
 std::string NumberHint(std::string_view text) {
   if (HasLeadingZero(text)) {
     return "; hint: a leading 0 means octal to some readers, leave it out";
@@ -225,7 +225,7 @@ ParsedScalar ParseInteger(const Node& node, const ScalarType& type) {
     case WholeResult::kFraction:
       return Unreadable(node, type, "");
     case WholeResult::kOverflow:
-      return Bad(fmt::format("{} does not fit into 64 bits; want {}",
+      return Bad(fmt::format("{} does not fit into 64 bits; expected {}",
                              Printable(node.text), type.Wanted()));
     case WholeResult::kOk:
       break;
@@ -251,7 +251,7 @@ ParsedScalar ParseNumber(const Node& node, const ScalarType& type) {
     const auto [stop, error] = std::from_chars(begin, end, value);
     if (error == std::errc::result_out_of_range) {
       return Bad(
-          fmt::format("{} is too large or too small for a double; want {}",
+          fmt::format("{} is too large or too small for a double; expected {}",
                       Printable(node.text), type.Wanted()));
     }
     REPLICANT_CHECK(error == std::errc() && stop == end, "from_chars of {}",
@@ -413,18 +413,18 @@ std::string DescribeNode(const Node& node) {
 
 ParsedScalar ParseScalar(const Node& node, const ScalarType& type) {
   if (node.kind == Node::Kind::kNull) {
-    return Bad("has no value; want " + type.Wanted(),
+    return Bad("has no value; expected  " + type.Wanted(),
                type.kind == Kind::kText
                    ? "; hint: write \"\" for empty text"
                    : "; hint: leave the key out for its default");
   }
   if (node.kind != Node::Kind::kScalar) {
-    return Bad("is " + DescribeNode(node) + "; want " + type.Wanted());
+    return Bad("is " + DescribeNode(node) + "; expected " + type.Wanted());
   }
   if (type.kind == Kind::kText) return Good(node.text);
   if (type.kind == Kind::kName) return ParseName(node, type);
   if (node.is_quoted) {
-    return Bad(fmt::format("{} is quoted and so is text; want {}",
+    return Bad(fmt::format("{} is quoted and so is text; expected {}",
                            Quote(node.text), type.Wanted()),
                "; hint: remove the quotes");
   }

@@ -19,7 +19,7 @@
 namespace replicant::config {
 namespace {
 
-// Ends the parsing of a file; becomes a problem in ParseYaml().
+// Ends the parsing of a file; ParseYaml() turns it into a problem.
 struct ParseFailure {
   Place place;
   std::string message;
@@ -218,10 +218,10 @@ class TreeBuilder : public YAML::EventHandler {
     Close(std::move(level.node), level.anchor);
   }
 
-  // A whole value was read: puts it where it belongs.
+  // Puts a value that was read whole into its place.
   void Close(Node node, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) {
-      // an anchored value is kept a second time
+      // keep a copy of an anchored value
       Spend(node.place, TreeBytes(node));
       anchors_[anchor] = node;
     }
@@ -245,7 +245,7 @@ class TreeBuilder : public YAML::EventHandler {
   Node root_;
   bool has_document_ = false;
   std::vector<Level> stack_;
-  // whole values that an alias may name
+  // complete values that an alias may name
   std::map<YAML::anchor_t, Node> anchors_;
   size_t spent_bytes_ = 0;
 };

@@ -35,7 +35,7 @@ int WriteAll(int fd, std::string_view bytes) {
   return 0;
 }
 
-// Whether an error ends by itself, once somebody has made room.
+// Whether an error ends by itself once there is room again.
 bool IsLackOfRoom(int error) { return error == ENOSPC || error == EDQUOT; }
 
 }  // namespace
@@ -130,14 +130,14 @@ AppendFile::~AppendFile() {
 void AppendFile::Append(std::string_view record) {
   if (pending_.size() >= kMaxPendingBytes) Flush();
   if (pending_.size() >= kMaxPendingBytes) {
-    return file_->Drop(1, "the disk stands still");
+    return file_->Drop(1, "the disk has stalled");
   }
   pending_ += record;
   ++num_pending_;
 }
 
 void AppendFile::Flush() {
-  // one piece of work at a time: what a slow disk delays stays here, bounded
+  // one piece of work at a time: delayed records stay here, bounded
   const bool is_writing = writing_.valid() && !IsDone(writing_);
   if (num_pending_ > 0 && !is_writing) Hand();
 }

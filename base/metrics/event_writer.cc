@@ -65,8 +65,8 @@ EventWriter::EventWriter(EventWriterOptions options, Clock& clock)
   const double now_s = UnixSeconds(clock_);
   path_ = UnusedPath(options_.folder, static_cast<int64_t>(now_s));
 
-  // the header goes out at once: TensorBoard then lists the run, and an
-  // unwritable place is found at the start of a run
+  // write the header at once: TensorBoard then lists the run, and an unwritable
+  // folder is found at the start of a run
   MutexLock lock(mutex_);
   file_.emplace(
       path_, AppendFile::Mode::kCreate,

@@ -30,7 +30,7 @@ struct EventWriterOptions {
 //
 //   <folder>/events.out.tfevents.<seconds since 1970>.<host>.<pid>.<n>
 //
-// where n makes the name unique. A restarted run opens its own file beside the
+// where n makes the name unique. A restarted run opens its own file next to the
 // old one and TensorBoard joins them. Where steps repeat, TensorBoard shows
 // both or drops the older ones (its flag --purge_orphaned_data).
 //

@@ -45,10 +45,10 @@ std::string CheckAddress(const std::string& address) {
                      ParseHost(address.substr(0, colon)) &&
                      ParsePort(std::string_view(address).substr(colon + 1));
   if (!is_ok) {
-    throw InvalidArgument(fmt::format(
-        "metrics address '{}': want an IPv4 address and a port, such as "
-        "127.0.0.1:9464 (port 0: any)",
-        address));
+    throw InvalidArgument(
+        fmt::format("metrics address '{}': expected an IPv4 address and a "
+                    "port, such as 127.0.0.1:9464 (port 0: any)",
+                    address));
   }
   return address.substr(0, colon);
 }
@@ -62,7 +62,7 @@ void Knock(const std::string& host, int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr = *ParseHost(host);
-  // whether anybody answers does not matter
+  // an answer is not needed
   [[maybe_unused]] const int result = ::connect(
       fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   ::close(fd);
@@ -82,7 +82,7 @@ Exposer::Exposer(const ExposerOptions& options, const Registry& registry)
   } catch (const std::exception& e) {
     throw CommError(fmt::format(
         "{}: metrics address '{}': cannot listen ({}); hint: another process "
-        "may use the port, or the address is not of this machine",
+        "may use the port, or the address does not belong to this machine",
         HostAndPid(), options.address, e.what()));
   }
   server_->RegisterCollectable(registry.impl_);
@@ -92,8 +92,8 @@ Exposer::Exposer(const ExposerOptions& options, const Registry& registry)
 }
 
 Exposer::~Exposer() {
-  // the server looks whether to stop when a connection comes, else only every
-  // two seconds
+  // the server checks whether to stop when a connection comes, otherwise only
+  // every two seconds
   const Thread knocker("knocker", [&](const Thread::StopToken& token) {
     constexpr int kPauseMs = 5;
     while (!token.IsStopRequested()) {

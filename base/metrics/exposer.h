@@ -13,8 +13,8 @@ struct ExposerOptions {
   std::string address = "127.0.0.1:0";
 };
 
-// Serves a registry to Prometheus: GET /metrics over plain HTTP, on two threads
-// of its own. A destroyed registry is served as empty.
+// Serves a registry to Prometheus: GET /metrics over plain HTTP, on two
+// separate threads. A destroyed registry is served as empty.
 //
 // The HTTP server inside ignores SIGPIPE for the whole process.
 //

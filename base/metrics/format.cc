@@ -15,7 +15,7 @@ std::string FormatQuantity(double value) {
     return fmt::format("{:.0f}", value + 0.0);
   }
   if (size < 1e-3) return fmt::format("{:.1e}", value);
-  // the bounds are where rounding would give one digit more
+  // at the bounds, rounding would give one digit more
   if (size < 9999.5) return fmt::format("{:.4g}", value);
 
   constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T"};

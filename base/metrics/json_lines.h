@@ -65,7 +65,7 @@ struct JsonLinesOptions {
   DiskQueue* disk = nullptr;
 };
 
-// Appends JSON objects to a file, one a line, for scripts (pandas.read_json
+// Appends JSON objects to a file, one per line, for scripts (pandas.read_json
 // with lines=True, jq).
 //
 // A restarted run continues the same file. A torn line at its end, left by a

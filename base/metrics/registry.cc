@@ -39,10 +39,10 @@ std::string_view NameOf(MetricType type) {
 void CheckDescription(const std::string& name, const std::string& help,
                       MetricType type) {
   if (!prometheus::CheckMetricName(name)) {
-    throw InvalidArgument(fmt::format(
-        "metric '{}': want a name of letters, digits and '_', such as "
-        "replicant_replay_items",
-        ToValidUtf8(name)));
+    throw InvalidArgument(
+        fmt::format("metric '{}': a name may have letters, digits and '_', "
+                    "such as replicant_replay_items",
+                    ToValidUtf8(name)));
   }
   const bool is_total = name.ends_with("_total");
   if (is_total != (type == MetricType::Counter)) {
@@ -60,10 +60,10 @@ void CheckLabels(const std::string& name, const Labels& labels) {
   for (const auto& [label, value] : labels) {
     // Prometheus uses "le" for the limit of a bucket
     if (!prometheus::CheckLabelName(label) || label == "le") {
-      throw InvalidArgument(fmt::format(
-          "metric '{}': label '{}': want a name of letters, digits and '_' "
-          "that does not begin with '__' and is not 'le'",
-          name, ToValidUtf8(label)));
+      throw InvalidArgument(
+          fmt::format("metric '{}': label '{}': a name may have letters, "
+                      "digits and '_', but must not begin with '__' or be 'le'",
+                      name, ToValidUtf8(label)));
     }
   }
 }
@@ -71,8 +71,8 @@ void CheckLabels(const std::string& name, const Labels& labels) {
 void CheckLimits(const std::vector<double>& limits) {
   if (limits.empty() || limits.size() > kMaxLimits) {
     throw InvalidArgument(
-        fmt::format("Histogram: want 1 to {} bucket limits, got {}", kMaxLimits,
-                    limits.size()));
+        fmt::format("Histogram: expected 1 to {} bucket limits, got {}",
+                    kMaxLimits, limits.size()));
   }
   for (size_t i = 0; i < limits.size(); ++i) {
     if (!std::isfinite(limits[i]) || (i > 0 && limits[i] <= limits[i - 1])) {
@@ -133,10 +133,10 @@ std::vector<uint64_t> Histogram::counts() const {
 
 std::vector<double> ExponentialLimits(double first, double factor, int count) {
   if (!(first > 0.0) || !(factor > 1.0) || count < 1 || count > kMaxLimits) {
-    throw InvalidArgument(fmt::format(
-        "ExponentialLimits: want first > 0, factor > 1 and count in [1, {}], "
-        "got {}, {}, {}",
-        kMaxLimits, first, factor, count));
+    throw InvalidArgument(
+        fmt::format("ExponentialLimits: expected first > 0, factor > 1 and "
+                    "count in [1, {}], got {}, {}, {}",
+                    kMaxLimits, first, factor, count));
   }
   std::vector<double> limits;
   limits.reserve(static_cast<size_t>(count));

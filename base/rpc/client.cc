@@ -49,14 +49,14 @@ void Client::DetachFromThread() {
 }
 
 void Client::Connect(const std::string& endpoint) {
-  REPLICANT_CHECK(endpoint_.empty(), "connected to {} already", endpoint_);
+  REPLICANT_CHECK(endpoint_.empty(), "already connected to {}", endpoint_);
   socket_.Connect(endpoint);
   endpoint_ = endpoint;
   next_hello_ = Now();
 }
 
 CallResult Client::AwaitSession(Clock::Duration timeout) {
-  REPLICANT_CHECK(!endpoint_.empty(), "Connect() comes first");
+  REPLICANT_CHECK(!endpoint_.empty(), "call Connect() first");
   const Clock::TimePoint end = Now() + timeout;
   while (session_id_ == 0 && !is_closed_ && Now() < end) Step(end);
   if (is_closed_) return CallResult::kClosed;
@@ -131,7 +131,7 @@ CallReply Client::Call(uint16_t kind, Message payload,
     CallReply reply = MakeReply(CallResult::kError);
     reply.error = ErrorCode::kBusy;
     reply.error_text =
-        fmt::format("{} requests are in flight already", pending_.size());
+        fmt::format("{} requests are already in flight", pending_.size());
     return reply;
   }
   try {
@@ -352,10 +352,9 @@ void Client::HandleMessage(Message message) {
 
 void Client::HandleHelloReply(const Header& header) {
   if (header.schema_hash != protocol_.schema_hash) {
-    throw CommError(
-        fmt::format("{}: the server answered with schema {:#018x}; this client "
-                    "speaks {}",
-                    endpoint_, header.schema_hash, protocol_.ToString()));
+    throw CommError(fmt::format(
+        "{}: the server answered with schema {:#018x}; this client speaks {}",
+        endpoint_, header.schema_hash, protocol_.ToString()));
   }
   if (header.session_id == session_id_) return;
   session_id_ = header.session_id;

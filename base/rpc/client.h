@@ -37,7 +37,7 @@ struct ClientOptions {
   uint64_t sender_id = 0;
   // Called with both session ids when a server of another session answers: the
   // server was restarted and may have lost its state. The callback must not
-  // call the client; let it set a flag.
+  // call the client; it should set a flag.
   std::function<void(uint64_t old_session, uint64_t new_session)>
       on_session_change = {};
 };
@@ -158,7 +158,7 @@ class Client {
   // 0 until the server has answered the hello, and while it is away.
   uint64_t session_id() const { return session_id_; }
   uint64_t sender_id() const { return options_.sender_id; }
-  // Whether the server answers, as far as is known.
+  // Whether the server answers, as far as the client knows.
   bool IsResponsive() const { return session_id_ != 0; }
   const ClientMetrics& metrics() const { return metrics_; }
 

@@ -30,8 +30,9 @@ std::string ReadNamedKey(const std::filesystem::path& path, int line_number,
   std::getline(stream, line);
   if (!line.starts_with(prefix) || !IsCurveKey(line.substr(prefix.size()))) {
     // the line itself may hold a secret
-    throw IoError(fmt::format("{}:{}: want '{}' and a key of 40 Z85 characters",
-                              path.string(), line_number, prefix));
+    throw IoError(
+        fmt::format("{}:{}: expected '{}' and a key of 40 Z85 characters",
+                    path.string(), line_number, prefix));
   }
   return line.substr(prefix.size());
 }
@@ -96,7 +97,7 @@ std::vector<std::string> ReadPublicKeys(const std::filesystem::path& path) {
       keys.push_back(line);
     } else if (!line.empty() && line[0] != '#') {
       throw IoError(
-          fmt::format("{}:{}: want a public key of 40 Z85 characters, got "
+          fmt::format("{}:{}: expected a public key of 40 Z85 characters, got "
                       "{} characters",
                       path.string(), number, line.size()));
     }

@@ -44,13 +44,14 @@ Header DecodeHeader(std::span<const std::byte> bytes, PayloadClaim* claim) {
   const auto magic = reader.Read<uint32_t>("magic");
   if (magic != kMagic) {
     throw MalformedMessage(fmt::format(
-        "envelope: magic is {:#010x}, want {:#010x}", magic, kMagic));
+        "envelope: magic is {:#010x}, expected {:#010x}", magic, kMagic));
   }
-  // before the size: another version may have another header
+  // check it before the size: another version may have another header
   CheckVersion(reader.Read<uint16_t>("version"));
   if (bytes.size() != kHeaderBytes) {
-    throw MalformedMessage(fmt::format("envelope: header has {} bytes, want {}",
-                                       bytes.size(), kHeaderBytes));
+    throw MalformedMessage(
+        fmt::format("envelope: header has {} bytes, expected {}", bytes.size(),
+                    kHeaderBytes));
   }
   Header header;
   header.kind = reader.Read<uint16_t>("kind");

@@ -11,7 +11,7 @@
 namespace replicant::rpc {
 
 // The envelope around every message of Replicant: a header of 64 bytes in a
-// part of its own, then the payload parts. All numbers are little-endian.
+// separate part, then the payload parts. All numbers are little-endian.
 //
 //   offset  type  field
 //    0      u32   magic "RPL1" (0x314C5052)
@@ -36,7 +36,7 @@ inline constexpr size_t kHeaderBytes = 64;
 enum Flag : uint32_t {
   kReply = 1,       // answers the request of the same id
   kError = 2,       // the payload is an ErrorBody; only with kReply
-  kOneWay = 4,      // no reply is wanted
+  kOneWay = 4,      // no reply is expected
   kPayloadCrc = 8,  // the payload has a checksum
 };
 inline constexpr uint32_t kAllFlags = 15;

@@ -18,7 +18,7 @@ namespace replicant::rpc {
 // Every socket of the run uses the pair, on either side of a connection:
 // whoever holds it may serve and call, and nobody else may do either. Processes
 // of one run trust each other, so one pair is enough. Without a pair sockets
-// are neither encrypted nor authenticated, and reach this host alone.
+// are neither encrypted nor authenticated, and reach only this host.
 //
 //   const GroupKey key = GroupKey::FromFile(path);
 //   const auto guard = key.MakeGuard(context);      // before the server
@@ -34,7 +34,8 @@ class GroupKey {
   bool is_set() const { return pair_.has_value(); }
 
   CurveRole server_role() const;
-  // For a server of the group, or for one of another key that admits this one.
+  // For a server of the group, or a server with another key that admits this
+  // one.
   CurveRole client_role() const;
   CurveRole client_role(const std::string& server_public_key) const;
 

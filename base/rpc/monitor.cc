@@ -19,8 +19,8 @@ constexpr int kConnectEvents = kBindEvents | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                                ZMQ_EVENT_DISCONNECTED |
                                ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
 
-// Why a handshake failed, in the words of the side that reads it. The library
-// does not tell the side that binds who the peer is.
+// Why a handshake failed, worded for the side that reads it. The library does
+// not tell the binding side who the peer is.
 ConnectionEvent ToFailure(uint16_t event, uint32_t value, SocketSide side) {
   using Kind = ConnectionEvent::Kind;
   const bool connects = side == SocketSide::kConnects;
@@ -40,8 +40,8 @@ ConnectionEvent ToFailure(uint16_t event, uint32_t value, SocketSide side) {
         return {Kind::kHandshakeFailed,
                 connects ? "the peer's CURVE key is not the expected one; "
                            "hint: is its public key right?"
-                         : "a client expects another CURVE key of this side; "
-                           "hint: has it the key of another run?"};
+                         : "a client expects a different CURVE key from this "
+                           "side; hint: does it have the key of another run?"};
       default:
         return {Kind::kHandshakeFailed,
                 fmt::format("the handshake broke the protocol (code {:#x}); "
@@ -52,11 +52,11 @@ ConnectionEvent ToFailure(uint16_t event, uint32_t value, SocketSide side) {
   if (connects) {
     return {Kind::kHandshakeFailed,
             "the peer ended the connection during the handshake; hint: is its "
-            "public key right, and has this side keys if the peer has?"};
+            "public key right, and does this side have keys if the peer does?"};
   }
   return {Kind::kAbandoned,
           "a client ended the connection during the handshake, or sent "
-          "nothing; hint: has it the keys of this side?"};
+          "nothing; hint: does it have the keys of this side?"};
 }
 
 std::optional<ConnectionEvent> ToConnectionEvent(uint16_t event, uint32_t value,
@@ -96,7 +96,7 @@ SocketMonitor::~SocketMonitor() {
 std::optional<ConnectionEvent> SocketMonitor::Next() {
   Message message;
   while (events_.Receive(&message, Clock::Duration(0)) == ReceiveResult::kOk) {
-    // u16 event, u32 value; the endpoint follows in a part of its own
+    // u16 event, u32 value; the endpoint follows in a separate part
     WireReader reader("socket event", message[0].bytes());
     const auto event = reader.Read<uint16_t>("event");
     const auto value = reader.Read<uint32_t>("value");

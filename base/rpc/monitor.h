@@ -27,8 +27,8 @@ struct ConnectionEvent {
   std::string text;  // the reason of a failure; empty otherwise
 };
 
-// The side of its connections that a socket is. A binding socket learns only of
-// failed handshakes, except those that its ZapHandler logs.
+// A socket's side of its connections. A binding socket learns only about failed
+// handshakes, except the ones that its ZapHandler logs.
 enum class SocketSide { kConnects, kBinds };
 
 // Reports the connections of one socket; tcp and ipc only, as inproc has no

@@ -18,7 +18,7 @@ struct Peer {
   std::string address;  // of the connection that it used last
 };
 
-// The clients of a server and when each was last heard of.
+// The clients of a server and when each was last heard from.
 //
 // Thread-safety: one thread at a time.
 class Peers {
@@ -33,7 +33,8 @@ class Peers {
   // next call of Hello() or Expire().
   const Peer* Touch(uint64_t id, std::string_view address,
                     Clock::TimePoint now);
-  // nullptr if it is not known; valid as long as that of Touch().
+  // nullptr if it is not known; otherwise valid until the next call of Hello()
+  // or Expire().
   const Peer* Find(uint64_t id) const;
   // Removes and returns the peers last seen before `oldest`. O(peers).
   std::vector<Peer> Expire(Clock::TimePoint oldest);

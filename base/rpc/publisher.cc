@@ -74,7 +74,7 @@ ReceiveResult Publisher::Process(Clock::Duration timeout) {
         socket_.Receive(&message, i == 0 ? timeout : Clock::Duration(0));
     if (result == ReceiveResult::kClosed) return result;
     if (result == ReceiveResult::kTimeout) break;
-    // 1 and the topic; 0 is the end of a subscription, all else is nonsense
+    // 1 and the topic; 0 is the end of a subscription, anything else is invalid
     const std::string_view text = message[0].text();
     if (text.size() >= 2 && text.front() == 1 && text.back() == kTopicEnd) {
       const std::string_view topic = text.substr(1, text.size() - 2);

@@ -17,7 +17,7 @@ namespace {
 
 // Maximum messages handled in a row before posted work and the tick run.
 constexpr int kRequestsPerTurn = 256;
-// A tick that comes so late says that the loop, or the process, stood still.
+// A tick this late means that the loop, or the process, was stopped.
 constexpr auto kStandstill = std::chrono::seconds(1);
 
 ServerOptions Complete(ServerOptions options) {
@@ -156,7 +156,7 @@ void Server::RunPosted() {
 void Server::RunTick() {
   const Clock::TimePoint now = Now();
   next_tick_ = now + options_.tick_interval;
-  // while this process stood still nobody could be heard
+  // while this process was stopped it could hear no peer
   const Clock::TimePoint tick = Clock::Real().Now();
   const Clock::Duration elapsed = tick - std::exchange(last_tick_, tick);
   if (elapsed > options_.tick_interval + kStandstill &&
@@ -176,8 +176,8 @@ void Server::RunTick() {
 
   for (const Peer& peer : peers_.Expire(now - options_.peer_timeout)) {
     ++counters_.peers_expired;
-    // whether that is a loss is known to the callback alone: an orderly end
-    // says nothing either
+    // only the callback knows whether that is a loss: an orderly end is silent
+    // as well
     spdlog::debug("{} server: no message from {} for {} ms", protocol_.name,
                   peer.name,
                   std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -288,7 +288,7 @@ void Server::HandleHello(ReplyTo reply_to, const Envelope& envelope) {
   if (!peers_.Hello(reply_to.sender_id, hello.sender_name,
                     reply_to.address.text(), Now())) {
     SendError(std::move(reply_to), ErrorCode::kBusy,
-              fmt::format("the server has its limit of {} clients",
+              fmt::format("the server has reached its limit of {} clients",
                           options_.max_peers));
     return;
   }
@@ -324,7 +324,7 @@ void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
                            envelope.header.request_id, earlier.kind));
         return;
       }
-      // sent again: the answer that comes goes where the client is now
+      // sent again: the answer goes to the client's current address
       ++counters_.repeated;
       earlier = std::move(reply_to);
       return;

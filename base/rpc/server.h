@@ -89,7 +89,7 @@ struct ServerMetrics {
   uint64_t bytes_received = 0;
   uint64_t messages_sent = 0;
   uint64_t bytes_sent = 0;
-  uint64_t repeated = 0;            // of requests that are unanswered
+  uint64_t repeated = 0;            // repetitions of unanswered requests
   uint64_t malformed = 0;           // messages that broke the format
   uint64_t mismatched = 0;          // of another version or message table
   uint64_t unknown_session = 0;     // answered "hello again"
@@ -166,7 +166,7 @@ class Server {
   // Runs `work` in the loop, unless the loop has ended.
   void Post(std::function<void()> work);
 
-  // As of the end of the loop's last turn.
+  // Counts at the end of the loop's last turn.
   ServerMetrics metrics() const EXCLUDES(metrics_mutex_);
   uint64_t session_id() const { return options_.session_id; }
 

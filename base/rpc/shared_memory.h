@@ -8,7 +8,7 @@
 
 namespace replicant::rpc {
 
-// Locates a block for another process of this host; travels in a message.
+// Locates a block for another process of this host; sent in a message.
 struct SharedMemoryHandle {
   uint64_t token[2] = {};   // random; proves that both mean the same block
   uint64_t size_bytes = 0;  // of SharedMemory::bytes()
@@ -64,8 +64,8 @@ class SharedMemory {
                bool is_creator)
       : handle_(handle), fd_(fd), mapped_(mapped), is_creator_(is_creator) {}
   Header* header() const { return reinterpret_cast<Header*>(mapped_); }
-  // nullptr if there is no memory, with errno. `flags` as for mmap, beside
-  // MAP_SHARED.
+  // nullptr if there is no memory, with errno. `flags` as for mmap, in addition
+  // to MAP_SHARED.
   static std::byte* Map(int fd, size_t size_bytes, int flags);
 
   const SharedMemoryHandle handle_;

@@ -99,9 +99,9 @@ void CheckPort(const std::string& endpoint) {
 void CheckKey(const std::string& key, const char* what) {
   if (IsCurveKey(key)) return;
   // the key itself may be secret
-  throw InvalidArgument(
-      fmt::format("CURVE: {} key: want 40 Z85 characters, got {} characters",
-                  what, key.size()));
+  throw InvalidArgument(fmt::format(
+      "CURVE: {} key: expected 40 Z85 characters, got {} characters", what,
+      key.size()));
 }
 
 // Every service beyond loopback has keys.
@@ -114,11 +114,11 @@ void CheckMayConnectWithoutKeys(const std::string& endpoint) {
       endpoint.starts_with("tcp://localhost:")) {
     return;
   }
-  throw InvalidArgument(fmt::format(
-      "connect {}: without CURVE keys only loopback addresses may be reached, "
-      "as every service of another host has keys; hint: give this side the "
-      "keys of the run or of the service",
-      endpoint));
+  throw InvalidArgument(
+      fmt::format("connect {}: without CURVE keys only loopback addresses may "
+                  "be reached, since every service on another host has keys; "
+                  "hint: give this side the keys of the run or of the service",
+                  endpoint));
 }
 
 }  // namespace
@@ -230,9 +230,9 @@ void ZmqSocket::SetCurve(const CurveRole& role) {
 void ZmqSocket::CheckMayBind(const std::string& endpoint) const {
   if (!is_curve_server_ && !IsLocalEndpoint(endpoint)) {
     throw InvalidArgument(fmt::format(
-        "bind {}: without CURVE keys only loopback addresses may be bound, as "
-        "anyone who reaches the port could speak; hint: give the service keys, "
-        "or bind tcp://127.0.0.1:*",
+        "bind {}: without CURVE keys only loopback addresses may be bound, "
+        "since anyone who reaches the port could use the service; hint: give "
+        "the service keys, or bind tcp://127.0.0.1:*",
         endpoint));
   }
   if (is_curve_server_ && !context_.has_zap_handler_) {
@@ -247,7 +247,7 @@ void ZmqSocket::LockPath(const std::string& endpoint) {
   constexpr std::string_view kIpc = "ipc://";
   if (!endpoint.starts_with(kIpc)) return;
   const std::string path = endpoint.substr(kIpc.size());
-  // "@name" is no file, and the system refuses a second owner; "*" is new
+  // "@name" is not a file, and the system refuses a second owner; "*" is new
   if (path.empty() || path == "*" || path.front() == '@') return;
   try {
     path_locks_.emplace_back(path + ".lock", "bind " + endpoint);

@@ -211,8 +211,8 @@ PollResult Poll(std::span<PollItem> items, Clock::Duration timeout);
 // ipc and inproc, which never leave this host.
 bool IsLocalEndpoint(std::string_view endpoint);
 
-// "tcp://HOST:PORT" with the address of the host as a number, as Bind() wants
-// it; any other endpoint as it is. Throws CommError if the name has no address.
+// "tcp://HOST:PORT" with the numeric address of the host, as Bind() needs it;
+// any other endpoint unchanged. Throws CommError if the name has no address.
 std::string NumericEndpoint(const std::string& endpoint);
 
 }  // namespace replicant::rpc

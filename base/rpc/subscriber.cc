@@ -91,10 +91,10 @@ bool Subscriber::HandleMessage(Message message) {
         envelope.header.kind != kPublicationKind ||
         envelope.header.schema_hash != protocol_.schema_hash ||
         !envelope.header.has(kPayloadCrc) || envelope.payload.empty()) {
-      throw MalformedMessage(
-          fmt::format("kind {:#x}, schema {:#018x}; want a publication of {}",
-                      envelope.header.kind, envelope.header.schema_hash,
-                      protocol_.ToString()));
+      throw MalformedMessage(fmt::format(
+          "kind {:#x}, schema {:#018x}; expected a publication of {}",
+          envelope.header.kind, envelope.header.schema_hash,
+          protocol_.ToString()));
     }
     value.session_id = envelope.header.session_id;
     value.sequence = envelope.header.request_id;

@@ -37,7 +37,8 @@ void WakeQueue::Post(Work work) {
 }
 
 std::vector<WakeQueue::Work> WakeQueue::TakeAll() {
-  // cleared before the work is taken: work that comes in between wakes again
+  // clear before taking the work: work that arrives in between wakes the loop
+  // again
   event_.Clear();
   MutexLock lock(mutex_);
   return std::exchange(work_, {});

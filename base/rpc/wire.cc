@@ -26,7 +26,7 @@ void CheckNumParts(std::string_view message, std::span<const Frame> payload,
                    size_t count) {
   if (payload.size() == count) return;
   throw MalformedMessage(
-      fmt::format("{}: {} parts, want {}", message, payload.size(), count));
+      fmt::format("{}: {} parts, expected {}", message, payload.size(), count));
 }
 
 void WireWriter::WriteString(std::string_view text) {
@@ -58,8 +58,7 @@ bool WireReader::ReadBool(std::string_view field) {
   const auto value = Read<uint8_t>(field);
   if (value > 1) {
     throw MalformedMessage(
-        fmt::format("{}: field '{}' at offset {}: want 0 or 1, got "
-                    "{}",
+        fmt::format("{}: field '{}' at offset {}: expected 0 or 1, got {}",
                     message_, field, offset, value));
   }
   return value == 1;
@@ -95,7 +94,7 @@ uint32_t WireReader::ReadCount(std::string_view field, uint32_t max_count,
 void WireReader::ThrowTooShort(std::string_view field,
                                size_t size_bytes) const {
   throw MalformedMessage(
-      fmt::format("{}: field '{}' at offset {}: want {} bytes, {} are left",
+      fmt::format("{}: field '{}' at offset {}: expected {} bytes, {} are left",
                   message_, field, offset_, size_bytes, remaining()));
 }
 

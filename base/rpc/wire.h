@@ -33,8 +33,8 @@ class MalformedMessage : public CommError {
   using CommError::CommError;
 };
 
-// Throws MalformedMessage, with the name of the message, for another number of
-// parts.
+// Throws MalformedMessage, with the name of the message, for any other number
+// of parts.
 void CheckNumParts(std::string_view message, std::span<const Frame> payload,
                    size_t count);
 

@@ -12,7 +12,7 @@ namespace replicant {
 // 2 MiB, and the kernel is asked for huge pages. Moving keeps the address and
 // leaves the source empty.
 //
-// Thread-safety: as that of a std::vector.
+// Thread-safety: as a std::vector.
 class HostBuffer {
  public:
   static constexpr size_t kAlignment = 64;

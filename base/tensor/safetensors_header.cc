@@ -253,8 +253,8 @@ void CheckLayout(std::vector<SafetensorsInfo>& tensors, uint64_t data_bytes,
     }
     if (info.begin != position) {
       throw IoError(fmt::format(
-          "{}: tensor '{}' begins at byte {} of the data, the one before ends "
-          "at {}; gaps and overlaps are not allowed",
+          "{}: tensor '{}' begins at byte {} of the data, but the previous "
+          "tensor ends at {}; gaps and overlaps are not allowed",
           where, info.name, info.begin, position));
     }
     const auto dtype = ParseSafetensorsDType(info.dtype_name);
@@ -263,7 +263,8 @@ void CheckLayout(std::vector<SafetensorsInfo>& tensors, uint64_t data_bytes,
           static_cast<uint64_t>(info.shape.num_elements()) * DTypeSize(*dtype);
       if (size_bytes != info.end - info.begin) {
         throw IoError(fmt::format(
-            "{}: tensor '{}' of {} {} needs {} bytes, its data_offsets give {}",
+            "{}: tensor '{}' of {} {} needs {} bytes, but its data_offsets "
+            "give {}",
             where, info.name, info.dtype_name, info.shape.ToString(),
             size_bytes, info.end - info.begin));
       }

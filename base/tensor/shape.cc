@@ -22,7 +22,7 @@ Shape::Shape(std::initializer_list<int64_t> dims)
 
 Shape::Shape(std::span<const int64_t> dims) {
   if (dims.size() > kMaxRank) {
-    throw ShapeError(fmt::format("Shape: {} dimensions, at most {} are allowed",
+    throw ShapeError(fmt::format("Shape: {} dimensions; at most {} are allowed",
                                  dims.size(), int{kMaxRank}));
   }
   int64_t non_zero_product = 1;

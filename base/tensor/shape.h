@@ -47,7 +47,7 @@ class Shape {
   // the product of the dimensions after it, a zero among them counted as one.
   Strides RowMajorStrides() const;
 
-  // This shape without its leading dimension: that of one row. rank() > 0
+  // This shape without its leading dimension: the shape of one row. rank() > 0
   // (checked).
   Shape WithoutLeading() const;
   // This shape with another leading dimension. rank() > 0 (checked). Throws

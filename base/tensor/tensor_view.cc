@@ -9,9 +9,9 @@ namespace replicant::internal {
 
 void CheckElementType(DType wanted, DType actual, const Shape& shape) {
   if (wanted == actual) return;
-  throw ShapeError(fmt::format("Span: {} elements wanted of a tensor {} of {}",
-                               DTypeName(wanted), shape.ToString(),
-                               DTypeName(actual)));
+  throw ShapeError(
+      fmt::format("Span: {} elements requested from a tensor {} of {}",
+                  DTypeName(wanted), shape.ToString(), DTypeName(actual)));
 }
 
 void CheckTensorData(DType dtype, const Shape& shape, const void* data) {

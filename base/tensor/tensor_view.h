@@ -28,7 +28,7 @@ size_t SliceOffset(DType dtype, const Shape& shape, int64_t begin, int64_t end);
 //
 // A view may be empty (no elements); its data may then be null.
 //
-// Thread-safety: as that of the memory.
+// Thread-safety: as the memory.
 class MutableTensorView {
  public:
   // `data` holds shape.num_elements() elements and is aligned to their size

@@ -170,8 +170,9 @@ TEST(TemporaryFolderTest, ErrorNamesTheVariableThatIsWrong) {
   const std::string message =
       MessageOf<IoError>([] { const TemporaryFolder folder; });
   ::setenv("TMPDIR", parent.c_str(), /*overwrite=*/1);
-  EXPECT_EQ(message,
-            "TMPDIR=/no/such/folder: No such file or directory; want a folder");
+  EXPECT_EQ(
+      message,
+      "TMPDIR=/no/such/folder: No such file or directory; expected a folder");
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST(PriorityTest, RefusesToPushForward) {
     LowerPriority(-1);
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), "LowerPriority: want levels >= 0, got -1");
+    EXPECT_STREQ(e.what(), "LowerPriority: levels must be >= 0, got -1");
   }
 }
 

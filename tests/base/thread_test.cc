@@ -32,10 +32,9 @@ TEST(CpuSetTest, ReadsAndPrintsTheFormOfTaskset) {
 TEST(CpuSetTest, RejectsWhatIsNotAList) {
   for (const char* text : {"", "a", "1-", "3-1", "1,,2", "1;2", "-1", "1024",
                            "99999999999999999999"}) {
-    EXPECT_EQ(ParseError(text),
-              std::string("CPU list '") + text +
-                  "': want numbers and ascending ranges below 1024, such as "
-                  "0-3,8");
+    EXPECT_EQ(ParseError(text), std::string("CPU list '") + text +
+                                    "': expected numbers and ascending ranges "
+                                    "below 1024, such as 0-3,8");
   }
   EXPECT_THROW(CpuSet({-1}), InvalidArgument);
 }

@@ -46,7 +46,7 @@ TEST(ClusterConfigTest, MistakesAreNamed) {
       MessageOf<ConfigError>([] { Load("hosts: [{name: a}, {name: a}]\n"); }),
       HasSubstr("'a' is given twice"));
   EXPECT_THAT(MessageOf<ConfigError>([] { Load("slurm: {options: [x]}\n"); }),
-              HasSubstr("'x': want --NAME=VALUE"));
+              HasSubstr("'x' is not of the form --NAME=VALUE"));
 }
 
 TEST(FillTemplateTest, CommandAndHostAreFilledIn) {

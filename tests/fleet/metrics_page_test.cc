@@ -113,8 +113,8 @@ TEST(MetricsPageAddressTest, AnAddressThatCannotBeUsedNamesItsKey) {
                         ": metrics address '" + address + "': cannot listen"));
   address = "localhost:9464";
   EXPECT_EQ(refusal(),
-            "fleet.metrics_address: metrics address 'localhost:9464': want an "
-            "IPv4 address and a port, such as 127.0.0.1:9464 (port 0: any)");
+            "fleet.metrics_address: metrics address 'localhost:9464': expected "
+            "an IPv4 address and a port, such as 127.0.0.1:9464 (port 0: any)");
 }
 
 }  // namespace

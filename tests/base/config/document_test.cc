@@ -105,12 +105,13 @@ TEST(DocumentTest, ReportsFilesThatCannotBeRead) {
   EXPECT_EQ(ProblemsOf({{"run.yaml", "base: [no.yaml, {a: 1}, bad.yaml]\n"},
                         {"bad.yaml", "a: b: c\n"}}),
             "run.yaml:1:8: base: open: no.yaml: no such file\n"
-            "run.yaml:1:17: base: is a map; want the name of a file, or a "
+            "run.yaml:1:17: base: is a map; expected the name of a file, or a "
             "list of names\n"
             "bad.yaml:1:5: YAML: illegal map value");
   EXPECT_EQ(ProblemsOf({}), "run.yaml:1:1: open: run.yaml: no such file");
-  EXPECT_EQ(ProblemsOf({{"run.yaml", "- a\n"}}),
-            "run.yaml:1:1: the file is a list; want a map of keys and values");
+  EXPECT_EQ(
+      ProblemsOf({{"run.yaml", "- a\n"}}),
+      "run.yaml:1:1: the file is a list; expected a map of keys and values");
 }
 
 TEST(DocumentTest, ReadsFilesFromTheDisk) {
@@ -163,17 +164,16 @@ TEST(DocumentTest, NamesTheOverrideThatIsWrong) {
       "--set hosts.1.port=2: hosts.1: the list there has 1 elements, counted "
       "from 0\n"
       "--set ratio=[1: a key must be text, not a list or a map; hint: is a ']' "
-      "or '}' "
-      "missing?\n"
-      "--set small: want KEY=VALUE, as in replay.shards=2\n"
-      "--set a..b=1: want KEY=VALUE, as in replay.shards=2\n"
+      "or '}' missing?\n"
+      "--set small: expected KEY=VALUE, as in replay.shards=2\n"
+      "--set a..b=1: expected KEY=VALUE, as in replay.shards=2\n"
       "--set base=x.yaml: base: is only allowed in a file\n"
       "--set rate.error_buffer=1: rate.error_buffer: must be >= "
       "samples_per_insert\n"
-      "--set small.x=1: small: is a map; want a whole number in [-5, 1000000] "
-      "(a count)\n"
-      "--set sizes.0=1: sizes: is a map; want a list (sizes of layers); hint: "
-      "--set reaches only elements of a list that is in a file\n"
+      "--set small.x=1: small: is a map; expected a whole number in [-5, "
+      "1000000] (a count)\n"
+      "--set sizes.0=1: sizes: is a map; expected a list (sizes of layers); "
+      "hint: --set reaches only elements of a list that is in a file\n"
       "--set name=a\\x0a- b: name: more than one value");
 }
 

@@ -95,35 +95,34 @@ TEST(ReaderTest, ReportsEveryProblemOfTheFileAtOnce) {
                  "zzzzzzzz: 1\n"),
       "run.yaml:1:8: small: 2000000 is outside [-5, 1000000] (a count)\n"
       "run.yaml:2:7: flag: cannot read 'yes' as true or false (a switch); "
-      "hint: "
-      "write true\n"
+      "hint: write true\n"
       "run.yaml:3:1: flag: duplicate key; first at run.yaml:2:1\n"
       "run.yaml:4:1: colour: unknown key; did you mean 'color'?\n"
-      "run.yaml:5:8: ratio: is a list; want a number in [0, 1] (a share)\n"
+      "run.yaml:5:8: ratio: is a list; expected a number in [0, 1] (a share)\n"
       "run.yaml:6:13: sizes.1: 0 is outside [1, 4096] (sizes of layers)\n"
       "run.yaml:6:16: sizes.2: cannot read 'big' as a whole number in [1, "
       "4096] (sizes of layers)\n"
       "run.yaml:7:8: rates: has 4 elements; the allowed number is [0, 3]\n"
-      "run.yaml:8:8: names: is 'one'; want a list (some texts); hint: write "
-      "[one]\n"
-      "run.yaml:10:1: name: has no value; want text (a text); hint: write \"\" "
-      "for empty text\n"
+      "run.yaml:8:8: names: is 'one'; expected a list (some texts); hint: "
+      "write [one]\n"
+      "run.yaml:10:1: name: has no value; expected text (a text); hint: write "
+      "\"\" for empty text\n"
       "run.yaml:13:3: rate.error_bufer: unknown key; did you mean "
       "'error_buffer'?\n"
       "run.yaml:14:17: rate.error_buffer: must be >= samples_per_insert\n"
       "run.yaml:16:15: hosts.0.address: must not be empty: a host has a name\n"
       "run.yaml:17:6: hosts.1.prot: unknown key; did you mean 'port'?\n"
-      "run.yaml:18:5: hosts.2: is '7'; want a section of keys and values\n"
-      "run.yaml:19:15: named_hosts: 'a b' is no name; want letters, digits, "
-      "'_' and '-'\n"
+      "run.yaml:18:5: hosts.2: is '7'; expected a section of keys and values\n"
+      "run.yaml:19:15: named_hosts: 'a b' is not a name; allowed: letters, "
+      "digits, '_' and '-'\n"
       "run.yaml:19:34: named_hosts.c.port: 0 is outside [1, 65535] (port it "
       "listens on)\n"
-      "run.yaml:20:6: log: is 'debug'; want a section of keys and values\n"
+      "run.yaml:20:6: log: is 'debug'; expected a section of keys and values\n"
       "run.yaml:21:8: color: 'blue' is not one of red, green (a color)\n"
       "run.yaml:22:1: zzzzzzzz: unknown key; the keys here are flag, small, "
-      "large, ratio, bound, name, color, maybe_ratio, maybe_small, "
-      "maybe_name, maybe_color, sizes, rates, names, flags, colors, rate, "
-      "hosts, named_hosts, log, base");
+      "large, ratio, bound, name, color, maybe_ratio, maybe_small, maybe_name, "
+      "maybe_color, sizes, rates, names, flags, colors, rate, hosts, "
+      "named_hosts, log, base");
 }
 
 TEST(ReaderTest, RefusesASectionWithoutKeys) {
@@ -131,7 +130,7 @@ TEST(ReaderTest, RefusesASectionWithoutKeys) {
             "run.yaml:1:1: rate: has no keys; hint: leave it out for its "
             "defaults");
   EXPECT_EQ(ProblemsOf("hosts: {}\n"),
-            "run.yaml:1:8: hosts: is a map; want a list of sections (where "
+            "run.yaml:1:8: hosts: is a map; expected a list of sections (where "
             "processes run)");
   EXPECT_EQ(ProblemsOf("hosts: [{}, {}, {}, {}, {}]\n"),
             "run.yaml:1:8: hosts: has 5 elements; the allowed number is [0, "

@@ -70,9 +70,9 @@ TEST(ScalarTest, RefusesIntegersThatAreNotWholeOrDoNotFit) {
   EXPECT_EQ(Parse("1e-1", kAnyInteger), "cannot read '1e-1' as a whole number");
   for (const char* text : {"9223372036854775808", "-9223372036854775809",
                            "1e19", "1e999999999999", "99999999999999999999"}) {
-    EXPECT_EQ(
-        Parse(text, kAnyInteger),
-        std::string(text) + " does not fit into 64 bits; want a whole number");
+    EXPECT_EQ(Parse(text, kAnyInteger),
+              std::string(text) +
+                  " does not fit into 64 bits; expected a whole number");
   }
   EXPECT_EQ(Parse("0", Integers(1, 64)), "0 is outside [1, 64]");
   EXPECT_EQ(Parse("0", Integers(1, INT64_MAX)), "0 is outside >= 1");
@@ -129,7 +129,7 @@ TEST(ScalarTest, RefusesNumbersThatNoDoubleHolds) {
   for (const char* text : {"1e999", "1e-999"}) {
     EXPECT_EQ(Parse(text, kAnyNumber),
               std::string(text) +
-                  " is too large or too small for a double; want a number");
+                  " is too large or too small for a double; expected a number");
   }
   EXPECT_EQ(Parse(".inf", Numbers(0.0, 1.0)), ".inf is outside [0, 1]");
   EXPECT_EQ(Parse(".nan", kAnyNumber), "cannot read '.nan' as a number");
@@ -143,17 +143,18 @@ TEST(ScalarTest, NamesTheKindOfNodeThatIsWrong) {
   EXPECT_EQ(ParseScalar(node, Integers(1, 2)).hint,
             "; hint: leave the key out for its default");
   EXPECT_EQ(ParseScalar(node, Integers(1, 2)).problem,
-            "has no value; want a whole number in [1, 2]");
+            "has no value; expected a whole number in [1, 2]");
   EXPECT_EQ(ParseScalar(node, OfKind(Kind::kText)).hint,
             "; hint: write \"\" for empty text");
   node.kind = Node::Kind::kList;
-  EXPECT_EQ(ParseScalar(node, kAnyNumber).problem, "is a list; want a number");
+  EXPECT_EQ(ParseScalar(node, kAnyNumber).problem,
+            "is a list; expected a number");
   node.kind = Node::Kind::kMap;
   EXPECT_EQ(ParseScalar(node, OfKind(Kind::kBool)).problem,
-            "is a map; want true or false");
+            "is a map; expected true or false");
   const ParsedScalar quoted =
       ParseScalar(Text("5", /*is_quoted=*/true), kAnyNumber);
-  EXPECT_EQ(quoted.problem, "'5' is quoted and so is text; want a number");
+  EXPECT_EQ(quoted.problem, "'5' is quoted and so is text; expected a number");
   EXPECT_EQ(quoted.hint, "; hint: remove the quotes");
 }
 

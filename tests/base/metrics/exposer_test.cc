@@ -67,8 +67,8 @@ TEST(ExposerTest, APortInUseIsNamed) {
             HostAndPid() + ": metrics address '" + address +
                 "': cannot listen (null context when constructing "
                 "CivetServer. Possible problem binding to port.); hint: "
-                "another process may use the port, or the address is not of "
-                "this machine");
+                "another process may use the port, or the address does not "
+                "belong to this machine");
 }
 
 // The server's own stop takes up to two seconds, which every process of a
@@ -90,10 +90,9 @@ TEST(ExposerTest, AddressesOfAnotherFormAreRefused) {
        {"", "9464", ":9464", "localhost:9464", "127.0.0.1",
         "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:80s",
         "127.0.0.1:80,81", "+8080:80", "::1:80", "[::1]:80", "1.2.3:80"}) {
-    EXPECT_EQ(MessageOf(address),
-              "metrics address '" + std::string(address) +
-                  "': want an IPv4 address and a port, such as "
-                  "127.0.0.1:9464 (port 0: any)");
+    EXPECT_EQ(MessageOf(address), "metrics address '" + std::string(address) +
+                                      "': expected an IPv4 address and a port, "
+                                      "such as 127.0.0.1:9464 (port 0: any)");
   }
 }
 

@@ -78,7 +78,7 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
   const std::string before = registry.ToText();
 
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { registry.AddGauge("a b", "A."); }),
-            "metric 'a b': want a name of letters, digits and '_', such as "
+            "metric 'a b': a name may have letters, digits and '_', such as "
             "replicant_replay_items");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { registry.AddCounter("steps", "A."); }),
@@ -91,8 +91,8 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               registry.AddGauge("b", "B.", {{"le", "1"}});
             }),
-            "metric 'b': label 'le': want a name of letters, digits and '_' "
-            "that does not begin with '__' and is not 'le'");
+            "metric 'b': label 'le': a name may have letters, digits and '_', "
+            "but must not begin with '__' or be 'le'");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { registry.AddGauge("a", "Other."); }),
       "metric 'a': exists as a gauge with the help text 'A.'");
@@ -106,7 +106,7 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
             "Histogram: bucket limits must be finite and ascending, got 2, 1");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { registry.AddHistogram("h", "H.", {}); }),
-      "Histogram: want 1 to 100 bucket limits, got 0");
+      "Histogram: expected 1 to 100 bucket limits, got 0");
   EXPECT_EQ(registry.ToText(), before);
 }
 
@@ -142,7 +142,7 @@ TEST(HistogramTest, NanIsCountedAndNotSummed) {
 TEST(HistogramTest, ExponentialLimitsGrowByTheFactor) {
   EXPECT_THAT(ExponentialLimits(0.5, 2, 4), ElementsAre(0.5, 1, 2, 4));
   EXPECT_EQ(MessageOf<InvalidArgument>([] { ExponentialLimits(0, 2, 4); }),
-            "ExponentialLimits: want first > 0, factor > 1 and count in "
+            "ExponentialLimits: expected first > 0, factor > 1 and count in "
             "[1, 100], got 0, 2, 4");
 }
 

@@ -144,7 +144,7 @@ TEST(ClientTest, ManyRequestsInFlightAreEachAnsweredOnce) {
   }
   EXPECT_FALSE(client.Start(kEcho, {}).has_value());
   EXPECT_EQ(client.Call(kEcho, {}).error_text,
-            "100 requests are in flight already");
+            "100 requests are already in flight");
   while (!ids.empty()) {
     const auto id = client.WaitAny(kLong);
     ASSERT_TRUE(id.has_value());

@@ -75,7 +75,7 @@ TEST(CurveTest, BrokenKeyFileIsAnErrorThatShowsNoSecret) {
                   0600);
   EXPECT_EQ(TextOf<IoError>([&] { ReadKeyPair(path); }),
             path.string() +
-                ":2: want 'secret_key = ' and a key of 40 Z85 characters");
+                ":2: expected 'secret_key = ' and a key of 40 Z85 characters");
   EXPECT_THROW(ReadKeyPair(folder.path() / "none"), IoError);
 }
 
@@ -89,9 +89,10 @@ TEST(CurveTest, PublicKeyListSkipsCommentsAndRefusesOtherLines) {
   AtomicWriteFile(path, "# actors\n\n" + keys[0] + "\n");
   EXPECT_EQ(ReadPublicKeys(path), std::vector<std::string>{keys[0]});
   AtomicWriteFile(path, "abc\n");
-  EXPECT_EQ(TextOf<IoError>([&] { ReadPublicKeys(path); }),
-            path.string() +
-                ":1: want a public key of 40 Z85 characters, got 3 characters");
+  EXPECT_EQ(
+      TextOf<IoError>([&] { ReadPublicKeys(path); }),
+      path.string() +
+          ":1: expected a public key of 40 Z85 characters, got 3 characters");
 }
 
 TEST(CurveTest, KeyOfTheWrongFormIsRefusedWithoutShowingIt) {
@@ -100,7 +101,7 @@ TEST(CurveTest, KeyOfTheWrongFormIsRefusedWithoutShowingIt) {
   options.curve = CurveServer{{"", "secret"}};
   EXPECT_EQ(TextOf<InvalidArgument>(
                 [&] { ZmqSocket(context, SocketType::kRouter, options); }),
-            "CURVE: secret key: want 40 Z85 characters, got 6 characters");
+            "CURVE: secret key: expected 40 Z85 characters, got 6 characters");
   EXPECT_THROW(ZapHandler(context, {"nonsense"}), InvalidArgument);
 }
 

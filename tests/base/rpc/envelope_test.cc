@@ -95,7 +95,8 @@ TEST(EnvelopeTest, HeaderCutAnywhereIsAnError) {
   }
   std::vector<std::byte> longer = BytesOf(message[0]);
   longer.resize(kHeaderBytes + 1);
-  EXPECT_EQ(ErrorWithHeader(longer), "envelope: header has 65 bytes, want 64");
+  EXPECT_EQ(ErrorWithHeader(longer),
+            "envelope: header has 65 bytes, expected 64");
 }
 
 TEST(EnvelopeTest, MessageWithoutPartsIsAnError) {

@@ -44,7 +44,7 @@ TEST(ServerPeersTest, LimitsOfPeersAndOfWaitingRequestsHold) {
   other.sender_id = kSender + 1;
   client.Send(other, HelloBody{"test", 1, "second"}.Encode());
   EXPECT_EQ(client.ReceiveError().text,
-            "the server has its limit of 1 clients");
+            "the server has reached its limit of 1 clients");
   client.Send(RawClient::MakeHeader(kLater), {});
   client.Send(RawClient::MakeHeader(kLater, 2), {});
   EXPECT_EQ(client.ReceiveError().text, "1 requests are waiting");

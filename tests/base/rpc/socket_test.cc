@@ -158,8 +158,8 @@ TEST(SocketTest, AnotherHostIsOutOfReachWithoutKeys) {
     EXPECT_EQ(TextOf<InvalidArgument>([&] { dealer.Connect(endpoint); }),
               std::string("connect ") + endpoint +
                   ": without CURVE keys only loopback addresses may be "
-                  "reached, as every service of another host has keys; hint: "
-                  "give this side the keys of the run or of the service");
+                  "reached, since every service on another host has keys; "
+                  "hint: give this side the keys of the run or of the service");
   }
   EXPECT_NO_THROW(dealer.Connect("tcp://localhost:7001"));
   const CurveKeyPair keys = GenerateCurveKeyPair();
@@ -183,8 +183,8 @@ TEST(SocketTest, WithoutKeysOnlyLoopbackMayBeBound) {
   ZmqSocket router(context, SocketType::kRouter);
   EXPECT_EQ(TextOf<InvalidArgument>([&] { router.Bind("tcp://0.0.0.0:*"); }),
             "bind tcp://0.0.0.0:*: without CURVE keys only loopback addresses "
-            "may be bound, as anyone who reaches the port could speak; hint: "
-            "give the service keys, or bind tcp://127.0.0.1:*");
+            "may be bound, since anyone who reaches the port could use the "
+            "service; hint: give the service keys, or bind tcp://127.0.0.1:*");
 }
 
 TEST(SocketTest, OnlyLoopbackNumbersAndLocalTransportsAreLocal) {

@@ -56,7 +56,7 @@ TEST(WireTest, EndOfBytesIsAnErrorThatNamesFieldAndOffset) {
   static_cast<void>(reader.Read<uint16_t>("version"));
   EXPECT_EQ(
       MessageOf<MalformedMessage>([&] { reader.Read<uint64_t>("slot"); }),
-      "replay.insert: field 'slot' at offset 2: want 8 bytes, 2 are left");
+      "replay.insert: field 'slot' at offset 2: expected 8 bytes, 2 are left");
 }
 
 // A count of 2^32 - 1 doubles must fail before anything is allocated.
@@ -72,7 +72,7 @@ TEST(WireTest, HugeCountIsRefusedBeforeAllocation) {
               unlimited.ReadArray<double>("x",
                                           std::numeric_limits<uint32_t>::max());
             }),
-            "m: field 'x' at offset 4: want 34359738360 bytes, 0 are left");
+            "m: field 'x' at offset 4: expected 34359738360 bytes, 0 are left");
 }
 
 TEST(WireTest, BoolOtherThanZeroAndOneIsAnError) {
@@ -80,7 +80,7 @@ TEST(WireTest, BoolOtherThanZeroAndOneIsAnError) {
   writer.Write<uint8_t>(2);
   WireReader reader("m", writer.bytes());
   EXPECT_EQ(MessageOf<MalformedMessage>([&] { reader.ReadBool("is_last"); }),
-            "m: field 'is_last' at offset 0: want 0 or 1, got 2");
+            "m: field 'is_last' at offset 0: expected 0 or 1, got 2");
 }
 
 TEST(WireTest, BytesAfterTheLastFieldAreAnError) {
@@ -105,7 +105,7 @@ TEST(WireTest, APayloadHasOnePart) {
   writer.Write<uint32_t>(7);
   Message payload;
   EXPECT_EQ(MessageOf<MalformedMessage>([&] { WireReader("m", payload); }),
-            "m: 0 parts, want 1");
+            "m: 0 parts, expected 1");
   payload.push_back(writer.Finish());
   EXPECT_EQ(WireReader("m", payload).Read<uint32_t>("x"), 7u);
 }

@@ -155,20 +155,20 @@ TEST(SafetensorsTest, RefusesOffsetsThatDoNotTileTheData) {
                        8);
   };
   EXPECT_EQ(two("[0,4]", "[3,7]"),
-            "tensor 'b' begins at byte 3 of the data, the one before ends at "
-            "4; gaps and overlaps are not allowed");
+            "tensor 'b' begins at byte 3 of the data, but the previous tensor "
+            "ends at 4; gaps and overlaps are not allowed");
   EXPECT_EQ(two("[0,4]", "[5,8]"),
-            "tensor 'b' begins at byte 5 of the data, the one before ends at "
-            "4; gaps and overlaps are not allowed");
+            "tensor 'b' begins at byte 5 of the data, but the previous tensor "
+            "ends at 4; gaps and overlaps are not allowed");
   EXPECT_EQ(two("[1,4]", "[4,8]"),
-            "tensor 'a' begins at byte 1 of the data, the one before ends at "
-            "0; gaps and overlaps are not allowed");
+            "tensor 'a' begins at byte 1 of the data, but the previous tensor "
+            "ends at 0; gaps and overlaps are not allowed");
   EXPECT_EQ(two("[0,4]", "[4,9]"),
             "tensor 'b' lies at bytes [4, 9) of the data, which has 8");
   EXPECT_EQ(two("[0,4]", "[8,4]"),
             "tensor 'b' lies at bytes [8, 4) of the data, which has 8");
   EXPECT_EQ(two("[0,4]", "[4,7]"),
-            "tensor 'b' of U8 [4] needs 4 bytes, its data_offsets give 3");
+            "tensor 'b' of U8 [4] needs 4 bytes, but its data_offsets give 3");
   EXPECT_EQ(HeaderError("{}", 3),
             "the tensors end at byte 0 of the data, which has 3");
 }

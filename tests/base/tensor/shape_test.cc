@@ -52,7 +52,7 @@ TEST(ShapeTest, RefusesMoreThanEightDimensions) {
   EXPECT_EQ(MessageOf<ShapeError>([] {
               Shape({1, 1, 1, 1, 1, 1, 1, 1, 1});
             }),
-            "Shape: 9 dimensions, at most 8 are allowed");
+            "Shape: 9 dimensions; at most 8 are allowed");
 }
 
 // The largest count is accepted, one more is not, also where the product wraps

@@ -25,7 +25,7 @@ TEST(TensorViewTest, SpanOfAnotherTypeIsRefused) {
   const std::array<float, 6> values{};
   const TensorView view(DType::kF32, {2, 3}, values.data());
   EXPECT_EQ(MessageOf<ShapeError>([&] { view.Span<int32_t>(); }),
-            "Span: i32 elements wanted of a tensor [2,3] of f32");
+            "Span: i32 elements requested from a tensor [2,3] of f32");
 }
 
 TEST(TensorViewTest, MutableViewWritesThrough) {

@@ -137,7 +137,7 @@ TEST(HeartbeatTest, DecodeRefusesWhatNoSenderWrites) {
   EXPECT_NE(problem({.rest = "x"}), "no exception");
   EXPECT_EQ(MessageOf<rpc::MalformedMessage>(
                 [] { Heartbeat::Decode(rpc::Message{}); }),
-            "supervision.beat: 0 parts, want 1");
+            "supervision.beat: 0 parts, expected 1");
   rpc::WireWriter writer;
   writer.Write(uint8_t{2});
   writer.WriteString("");

@@ -89,7 +89,7 @@ TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
     return testing::MessageOf<MalformedMessage>(decode);
   };
   EXPECT_EQ(message([] { SampleRequest::Decode({}); }),
-            "replay.sample: 0 parts, want 1");
+            "replay.sample: 0 parts, expected 1");
   EXPECT_EQ(message([] {
               SampleRequest::Decode(SampleRequest{"t", 0, 0}.Encode());
             }),
@@ -132,8 +132,8 @@ TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
   insert[1] = rpc::Frame::Copy("ab");
   EXPECT_EQ(testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
-            "replay.insert blocks: field 'block' at offset 0: want 3 bytes, 2 "
-            "are left");
+            "replay.insert blocks: field 'block' at offset 0: expected 3 "
+            "bytes, 2 are left");
   insert[1] = rpc::Frame::Copy("abcd");
   EXPECT_EQ(testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),

@@ -57,7 +57,7 @@ TEST(LivenessMessagesTest, ALongProblemIsCut) {
 
 TEST(LivenessMessagesTest, RefusesWhatBreaksTheForm) {
   EXPECT_EQ(MessageOf<MalformedMessage>([] { LivenessBeat::Decode({}); }),
-            "liveness.beat: 0 parts, want 1");
+            "liveness.beat: 0 parts, expected 1");
   rpc::Message message;
   message.push_back(rpc::Frame::Copy(std::as_bytes(std::span("\t", 1))));
   EXPECT_EQ(
