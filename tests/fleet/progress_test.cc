@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/metrics/registry.h"
-#include "tests/base/metrics/fake_terminal.h"
+#include "tests/fleet/fake_terminal.h"
 
 namespace replicant::fleet {
 namespace {

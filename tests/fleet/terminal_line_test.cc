@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/fs.h"
-#include "tests/base/metrics/fake_terminal.h"
+#include "tests/fleet/fake_terminal.h"
 
 namespace replicant::fleet {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 
-namespace replicant::metrics {
+namespace replicant::fleet {
 
 // A pseudo-terminal with a model of its screen: printable ASCII and UTF-8, \r,
 // \n and "erase to the end of the line", one string a row. Anything else that
@@ -99,4 +99,4 @@ class FakeTerminal {
   size_t column_ = 0;
 };
 
-}  // namespace replicant::metrics
+}  // namespace replicant::fleet
