@@ -63,7 +63,7 @@ class Exporter {
     }
   }
 
-  // The ops with a form in ONNX but for elementwise ones, by name.
+  // The ops with a form in ONNX, except elementwise ones, by name.
   static const std::map<std::string_view, AddFn>& Ops() {
     static const std::map<std::string_view, AddFn> ops = {
         {"Input", &Exporter::AddInput},
@@ -110,7 +110,7 @@ class Exporter {
     (this->*found->second)(node);
   }
 
-  // At the line that added the present node.
+  // At the line that added the current node.
   [[noreturn]] void Fail(const std::string& why) const {
     throw InvalidArgument(fmt::format("{}: {} '{}' {}", node_->site.ToString(),
                                       node_->op->name, node_->name, why));
@@ -161,7 +161,7 @@ class Exporter {
         tensor.MutableSpan<int64_t>()[0] = static_cast<int64_t>(value);
         break;
       default:
-        Fail(fmt::format("has a number of {}, which has no form in ONNX",
+        Fail(fmt::format("has a constant of type {}, which has no form in ONNX",
                          DTypeName(dtype)));
     }
     return Constant(tensor);
@@ -172,7 +172,7 @@ class Exporter {
     return name;
   }
 
-  // Adds an operator of one result and returns that.
+  // Adds an operator with one result and returns the result.
   std::string Op(const std::string& op, Names inputs,
                  OnnxAttributes attributes = {}) {
     std::string name = NewName();
@@ -374,12 +374,12 @@ class Exporter {
       if (InputType(node, i).shape == shape) return x;
     }
     std::vector<int64_t> dims = VectorOf(shape.dims());
-    // 1 leaves a dimension as it is: only operands can bring the batch
+    // 1 leaves a dimension unchanged: only operands can bring the batch
     if (IsBatch(shape)) dims[0] = 1;
     return Op("Expand", {x, Ints(dims)});
   }
 
-  // `operands` of type `dtype`, but for the condition of a selection.
+  // `operands` of type `dtype`, except the condition of a selection.
   std::string AddInstruction(const ScalarProgram::Instruction& instruction,
                              DType dtype, const Names& operands) {
     static const std::map<ScalarOp, std::string> plain = {

@@ -25,8 +25,8 @@ struct OnnxOptions {
   // Returns the value of a variable; it becomes a constant of the model.
   std::function<HostTensor(const std::string& name)> value_of;
   // Rows of a batch: first dimensions of this size become "batch", which may be
-  // any number. It must differ from the first sizes of everything else. 0: all
-  // sizes are fixed.
+  // any number. It must differ from every other first dimension. 0: all sizes
+  // are fixed.
   int64_t batch_size = 0;
   std::map<std::string, std::string> metadata;
 };

@@ -19,7 +19,7 @@ using OnnxAttribute =
 
 struct OnnxNode {
   std::string op;
-  std::vector<std::string> inputs;  // "" stands for an optional one left out
+  std::vector<std::string> inputs;  // "" stands for an omitted optional input
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, OnnxAttribute>> attributes;
   std::string name;
@@ -28,8 +28,8 @@ struct OnnxNode {
 // TensorProto.DataType.
 int64_t OnnxType(DType dtype);
 
-// A tensor of the graph's interface. A dimension is a number, or a name if any
-// number will do.
+// A tensor of the graph's interface. A dimension is a number, or a name if it
+// may be any number.
 struct OnnxValue {
   std::string name;
   DType dtype = DType::kF32;

@@ -144,8 +144,9 @@ class Translator {
       const graph::TensorType wanted = node.outputs[i];
       REPLICANT_CHECK(
           outputs[i].dtype == wanted.dtype && outputs[i].shape == wanted.shape,
-          "output {} of {} '{}' is {}, want {}", i, node.op->name, node.name,
-          MlirTensor(outputs[i].dtype, outputs[i].shape), wanted.ToString());
+          "output {} of {} '{}' is {}, expected {}", i, node.op->name,
+          node.name, MlirTensor(outputs[i].dtype, outputs[i].shape),
+          wanted.ToString());
       values_[{node.id, static_cast<int32_t>(i)}] = outputs[i];
     }
     using Locality = StableHloForm::Locality;
@@ -159,8 +160,8 @@ class Translator {
     const std::string_view op = n.node.op->name;
     if (n.attributes().Has("activation")) {
       n.Fail(
-          "has an activation that a pass fused; hint: export the program "
-          "from before the passes");
+          "has an activation that a pass fused; hint: export the program as it "
+          "was before the passes");
     }
     if (const auto own = OwnForms().find(op); own != OwnForms().end()) {
       return own->second;
@@ -274,7 +275,7 @@ StableHloModule ToStableHlo(const graph::Program& program,
   }
   if (options.precision == graph::Precision::kTF32) {
     throw InvalidArgument(
-        "StableHLO: precision tf32 is of backend cuda; allowed: f32, bf16");
+        "StableHLO: only backend cuda has precision tf32; allowed: f32, bf16");
   }
   const graph::Program cast = graph::Autocast(program);
   return Translator(cast, options).Run();

@@ -13,8 +13,8 @@
 // PJRT plugins.
 //
 // A module is a function of values: a step's variables come in as arguments and
-// their new values go out as results, in the same memory. Replicas are those of
-// XLA (`mhlo.num_replicas`): every device runs the module on tensors of one
+// their new values go out as results, in the same memory. Replicas are XLA's
+// (`mhlo.num_replicas`): every device runs the module on tensors of one
 // replica's shape, and collectives are over all of them. No tensor has a
 // sharding. A runtime therefore hands each device its own buffers:
 //
@@ -27,7 +27,7 @@
 namespace replicant::exporting {
 
 // The StableHLO version of the text. Any parser of the same major version that
-// is no older reads it.
+// is not older reads it.
 inline constexpr const char* kStableHloVersion = "1.0.0";
 
 struct StableHloArgument {
@@ -51,8 +51,8 @@ struct StableHloArgument {
   // inputs and draws do, and variables of ReplicaAgreement::kPerReplica.
   bool is_per_replica = false;
   // A variable that the step writes: the result that takes over the argument's
-  // memory (`tf.aliasing_output`). The caller gives the buffer away. Not set:
-  // the argument stays the caller's and may be passed again.
+  // memory (`tf.aliasing_output`). The caller gives the buffer away. If not
+  // set, the argument stays the caller's and may be passed again.
   std::optional<size_t> aliased_result;
   // kDraw: index in StableHloModule::draws.outputs.
   size_t draw = 0;
@@ -90,14 +90,14 @@ struct StableHloModule {
 
   // The host's part of a step: it draws the random numbers of one replica, the
   // one whose program was given. Any kernels::Backend runs it and draws the
-  // numbers of a Replicant step (engine/graph/ops/random.h), bit for bit where
-  // its RandomNormal is that of `cpu`.
+  // numbers of a Replicant step (engine/graph/ops/random.h), bit for bit if its
+  // RandomNormal is the one of `cpu`.
   //
   // Its graph has the variables and inputs that the draws depend on: step
   // counters and, with accumulation, scalars of the host. Its updates advance
   // these counters, as the module advances its own. A runtime keeps them in a
   // store of the host, one for each replica and common to all modules of a
-  // workload; sets them from the variables of the same names when these are
+  // workload; sets them from the variables of the same names when those are
   // restored; and runs the program before the module. Without random ops it has
   // no outputs and no updates.
   graph::Program draws;
@@ -113,7 +113,7 @@ struct StableHloOptions {
   // (engine/graph/passes/autocast.h). Arguments and results do not depend on
   // it. kAuto: kF32. kTF32 is refused.
   graph::Precision precision = graph::Precision::kF32;
-  // Forms of ops that layers above add, such as calls between replicas
+  // Forms of ops added by higher layers, such as calls between replicas
   // (replicator/calls/stablehlo_collectives.h).
   StableHloForms forms = {};
 };

@@ -61,15 +61,15 @@ std::string Hex(std::span<const std::byte> bytes) {
   return text + '"';
 }
 
-// A number as MLIR reads it. Numbers of f32 and bf16 have no shorter exact form
-// in decimals than their bits.
+// A number as MLIR reads it. For f32 and bf16 no exact decimal form is shorter
+// than the bits.
 std::string Literal(double value, DType dtype) {
   switch (dtype) {
     case DType::kF32: {
       const auto x = static_cast<float>(value);
       uint32_t bits = 0;
       std::memcpy(&bits, &x, sizeof(bits));
-      // small whole numbers are for people to read
+      // small whole numbers stay readable
       if (value == std::trunc(value) && std::fabs(value) < 1e6) {
         return fmt::format("{:.1f}", value);
       }
@@ -218,8 +218,8 @@ HloValue HloBuilder::Convert(const HloValue& x, DType dtype) {
       {.op = "convert", .operands = {x}, .dtype = dtype, .shape = x.shape});
 }
 
-// What XLA makes of a number that an integer type cannot hold depends on the
-// device, so that such numbers are selected away.
+// XLA's conversion of a number that an integer type cannot hold depends on the
+// device, so such numbers are replaced by a select.
 HloValue HloBuilder::ToInteger(const HloValue& x, DType dtype) {
   HloValue converted =
       Op({.op = "convert", .operands = {x}, .dtype = dtype, .shape = x.shape});
@@ -291,7 +291,7 @@ HloValue HloBuilder::Iota(DType dtype, const Shape& shape, int axis) {
 }
 
 HloValue HloBuilder::ReplicaId() {
-  // the op's own type is none of ours
+  // none of our types is the op's type
   const std::string id = NewName();
   HloValue result{NewName(), DType::kI32, Shape({})};
   text_ += fmt::format(

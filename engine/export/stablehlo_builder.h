@@ -39,9 +39,9 @@ class HloBuilder {
 
   // Replicas of the module.
   int num_replicas() const { return num_replicas_; }
-  // The ops so far, one a line.
+  // The ops so far, one per line.
   const std::string& text() const { return text_; }
-  // Ops that follow are named after this node, in profiles and messages of XLA.
+  // Names the following ops after this node in XLA's profiles and messages.
   void SetLocation(std::string_view name);
 
   // --- any op ---

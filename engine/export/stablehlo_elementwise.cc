@@ -84,7 +84,7 @@ HloValue Clip(HloBuilder& b, const Instruction& i, const HloValue& a) {
 
 // --- one instruction ---
 
-// The op of StableHLO that is the same; "" for none.
+// The StableHLO op that computes the same; "" if there is none.
 std::string_view PlainUnary(ScalarOp op) {
   switch (op) {
     case ScalarOp::kNegate:
@@ -199,7 +199,7 @@ HloValue WriteInstruction(HloBuilder& b, const Instruction& i,
                           HloValues operands) {
   if (i.op == ScalarOp::kCopy) return b.Convert(operands[0], i.dtype);
   if (i.op == ScalarOp::kSelect) {
-    // moves elements: nothing to compute
+    // moves elements and computes nothing
     return b.Select(operands[0], b.Convert(operands[1], i.dtype),
                     b.Convert(operands[2], i.dtype));
   }

@@ -28,7 +28,7 @@ struct StableHloNode {
 using HloValues = std::vector<HloValue>;
 
 // The translation of an op to StableHLO. The ops compute in at least f32 and
-// round each result once, to the type that the graph has for it.
+// round each result once, to the graph's type for it.
 struct StableHloForm {
   // Adds the ops that compute the node and returns its outputs, all of them.
   using WriteFn = HloValues (*)(HloBuilder&, const StableHloNode&);
@@ -43,7 +43,7 @@ struct StableHloForm {
   Locality locality = Locality::kAsInputs;
 };
 
-// By name of the op (OpDef::name). An op of engine/graph may not be given
+// By name of the op (OpDef::name). An op of engine/graph cannot be given
 // another form.
 using StableHloForms = std::map<std::string_view, StableHloForm>;
 

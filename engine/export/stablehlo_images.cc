@@ -17,7 +17,7 @@ struct Convolution {
   // "[b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f]"
   std::string_view dimensions;
   int64_t stride = 1;
-  // Of the zeros around the image: before and behind, by axis.
+  // Widths of the zeros around the image: before and behind, by axis.
   Dims padding_h, padding_w;
   // Distance of neighbours.
   int64_t image_step = 1;
@@ -131,7 +131,7 @@ HloValues WriteMaxPool(HloBuilder& b, const StableHloNode& n) {
                        WindowOf(n))};
 }
 
-// inputs: x, dy. Of equal maxima the first is selected.
+// inputs: x, dy. The first of equal maxima is selected.
 HloValues WriteMaxPoolGradient(HloBuilder& b, const StableHloNode& n) {
   const HloValue x = b.Widen(n.input(0));
   const HloValue dy = b.Widen(n.input(1));

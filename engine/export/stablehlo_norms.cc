@@ -1,5 +1,5 @@
 // Layer norm and batch norm, whole and in parts, with their adjoints. Inputs,
-// outputs and formulas are those of engine/graph/ops/norm.cc.
+// outputs and formulas as in engine/graph/ops/norm.cc.
 #include <limits>
 
 #include "engine/export/stablehlo_forms.h"
@@ -21,7 +21,7 @@ struct Norm {
     }
   }
 
-  // Of a group's statistic, for each element of x.
+  // A group's statistic, for each element of x.
   HloValue Spread(const HloValue& statistic) const {
     return b.BroadcastInDim(statistic, shape, kept);
   }
@@ -44,7 +44,8 @@ struct Norm {
     const HloValue sum = b.Sum(x, reduced);
     return b.Div(sum, b.Like(count, sum));
   }
-  // Of x without its mean. A difference of squares would lose all digits.
+  // The mean square of x without its mean. A difference of squares would lose
+  // all digits.
   HloValue Variance(const HloValue& x, const HloValue& mean) const {
     const HloValue distance = b.Sub(x, Spread(mean));
     return Mean(b.Mul(distance, distance));

@@ -7,7 +7,7 @@
 namespace replicant::exporting {
 namespace {
 
-// Of matrices, or of each pair of a batch of them.
+// The product of two matrices, or of each pair in a batch.
 HloValues WriteMatMul(HloBuilder& b, const StableHloNode& n) {
   const int rank = n.type().shape.rank();
   const bool is_batch = rank == 3;

@@ -1,4 +1,4 @@
-// Moves of elements, reductions, and what goes by an index.
+// Moves of elements, reductions, and indexing.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -55,7 +55,8 @@ HloValues WritePad(HloBuilder& b, const StableHloNode& n) {
 
 // --- reductions ---
 
-// Integers are summed in i64, so that the sum of few saturates as one of many.
+// Integers are summed in i64 and saturate only at the end, however many are
+// summed.
 HloValue Summed(HloBuilder& b, const HloValue& x) {
   return graph::IsFloating(x.dtype) ? b.Widen(x) : b.Convert(x, DType::kI64);
 }
@@ -188,8 +189,8 @@ HloValues WriteOneHot(HloBuilder& b, const StableHloNode& n) {
   return {b.Convert(b.Compare("EQ", column, wanted), n.type().dtype)};
 }
 
-// Rows of pixels are gathered first, then columns: pieces are larger than a
-// pixel so.
+// Rows of pixels are gathered first, then columns, so that pieces are larger
+// than a pixel.
 HloValues WriteRandomShift(HloBuilder& b, const StableHloNode& n) {
   HloValue y = n.input(0);
   const HloValue& offsets = n.input(1);

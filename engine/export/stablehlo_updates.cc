@@ -24,8 +24,8 @@ class GroupedUpdate {
     const graph::UpdatePart part = graph::UpdatePartOf(n.attributes());
     if (part.count > 1 || part.num_gradients > 1) {
       n.Fail(
-          "is a replica's share of an update, which has no form in "
-          "StableHLO; hint: every replica of a module makes whole updates");
+          "is a replica's share of an update, which has no form in StableHLO; "
+          "hint: let every replica of a module make whole updates");
     }
   }
 

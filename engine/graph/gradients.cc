@@ -87,11 +87,11 @@ class Differentiator {
     }
     if (!has_gradient) return;
     if (node.op->gradient == nullptr) {
-      throw InvalidArgument(fmt::format(
-          "{}: Gradients: {} '{}' ({}) has no gradient: {}; hint: StopGradient "
-          "in front of it, if none should flow",
-          graph_.site().ToString(), node.op->name, node.name,
-          node.site.ToString(), node.op->no_gradient_reason));
+      throw InvalidArgument(
+          fmt::format("{}: Gradients: {} '{}' ({}) has no gradient: {}; hint: "
+                      "put StopGradient in front of it, if none should flow",
+                      graph_.site().ToString(), node.op->name, node.name,
+                      node.site.ToString(), node.op->no_gradient_reason));
     }
 
     for (const Endpoint& input : node.inputs) {
@@ -131,21 +131,21 @@ std::vector<Output> Gradients(Output loss, const std::vector<Output>& wrt,
                               CallSite site) {
   const Graph::SiteScope scope(loss, site);
   if (!IsFloating(loss.dtype()) || loss.shape().rank() != 0) {
-    throw InvalidArgument(fmt::format(
-        "{}: Gradients: want a floating scalar as loss, got '{}' of {}; hint: "
-        "ReduceMean or ReduceSum it",
-        loss.graph->site().ToString(), loss.producer().name,
-        loss.type().ToString()));
+    throw InvalidArgument(
+        fmt::format("{}: Gradients: want a floating scalar as loss, got '{}' "
+                    "of type {}; hint: apply ReduceMean or ReduceSum",
+                    loss.graph->site().ToString(), loss.producer().name,
+                    loss.type().ToString()));
   }
   for (const Output& x : wrt) {
     if (!IsFloating(x.dtype())) {
-      throw InvalidArgument(fmt::format(
-          "{}: Gradients: want floating outputs to differentiate by, got '{}' "
-          "of {}",
-          loss.graph->site().ToString(), x.producer().name,
-          x.type().ToString()));
+      throw InvalidArgument(
+          fmt::format("{}: Gradients: want floating outputs to differentiate "
+                      "by, got '{}' of type {}",
+                      loss.graph->site().ToString(), x.producer().name,
+                      x.type().ToString()));
     }
-    REPLICANT_CHECK(x.graph == loss.graph, "'{}' is of another graph",
+    REPLICANT_CHECK(x.graph == loss.graph, "'{}' belongs to another graph",
                     x.producer().name);
   }
   return Differentiator(loss, wrt).Run(loss);

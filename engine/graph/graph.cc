@@ -101,8 +101,7 @@ Output Graph::Input(const std::string& name, DType dtype, const Shape& shape,
   const std::string full_name = scope_ + name;
   if (name.empty() || names_.contains(full_name)) {
     throw InvalidArgument(fmt::format(
-        "{}: Input: the name '{}' is {}; hint: an input needs a name of its "
-        "own",
+        "{}: Input: the name '{}' is {}; hint: an input needs a unique name",
         SiteInForce(site).ToString(), full_name,
         name.empty() ? "empty" : "taken"));
   }
@@ -158,7 +157,7 @@ Output Graph::Scalar(double value, DType dtype, CallSite site) {
       tensor.MutableSpan<int32_t>()[0] = static_cast<int32_t>(rounded);
       break;
     case DType::kI64:
-      // 2^63 - 1 is no double; doubles from 2^63 on would overflow
+      // 2^63 - 1 is not a double; doubles from 2^63 on would overflow
       tensor.MutableSpan<int64_t>()[0] =
           rounded >= 0x1p63 ? std::numeric_limits<int64_t>::max()
                             : static_cast<int64_t>(rounded);
@@ -173,11 +172,11 @@ Output Graph::Scalar(double value, DType dtype, CallSite site) {
 VariableId Graph::AddVariable(VariableSpec spec, CallSite site) {
   const std::string full_name = scope_ + spec.name;
   if (spec.name.empty() || names_.contains(full_name)) {
-    throw InvalidArgument(fmt::format(
-        "{}: AddVariable: the name '{}' is {}; hint: a variable needs a name "
-        "of its own",
-        SiteInForce(site).ToString(), full_name,
-        spec.name.empty() ? "empty" : "taken"));
+    throw InvalidArgument(
+        fmt::format("{}: AddVariable: the name '{}' is {}; hint: a variable "
+                    "needs a unique name",
+                    SiteInForce(site).ToString(), full_name,
+                    spec.name.empty() ? "empty" : "taken"));
   }
   names_[full_name] = 1;
   spec.name = full_name;
@@ -276,8 +275,8 @@ std::string Graph::ReserveStreamName(const std::string& name) {
   std::string full_name = scope_ + name;
   if (!stream_names_.insert(full_name).second) {
     throw InvalidArgument(
-        fmt::format("{}: the random stream '{}' is taken; hint: two ops of one "
-                    "stream would draw the same numbers",
+        fmt::format("{}: the random stream '{}' is taken; hint: two ops with "
+                    "one stream would draw the same numbers",
                     site().ToString(), full_name));
   }
   return full_name;

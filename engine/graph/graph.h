@@ -70,7 +70,7 @@ struct InferContext {
   DType dtype(int input) const {
     return inputs[static_cast<size_t>(input)].dtype;
   }
-  // Input 0's, or f32 where a pass has set the attribute "f32_result".
+  // Input 0's dtype, or f32 if a pass has set the attribute "f32_result".
   DType ResultDType() const {
     return attributes.Has("f32_result") ? DType::kF32 : dtype(0);
   }
@@ -142,8 +142,8 @@ struct Node {
   CallSite site;
 };
 
-// The rule by which the replicas of a data-parallel run agree on a variable
-// that is not trained: its mean, the value of replica 0, or no agreement.
+// How the replicas of a data-parallel run agree on a variable that is not
+// trained: by its mean, by the value of replica 0, or not at all.
 enum class ReplicaAgreement { kMean, kFirst, kPerReplica };
 
 // Writes the first value of a variable. The stream is named after the variable,
@@ -174,7 +174,7 @@ struct InputPart {
 //
 // Op functions (graph/ops/) add nodes, which never change. A node's inputs are
 // earlier nodes, so the order of addition is a valid order of execution. A node
-// of wrong shapes or types is refused when it is added.
+// with wrong shapes or types is refused when it is added.
 //
 // State lives in variables. Read() returns the newest version of a variable in
 // program order: the value before the run, or the result of the last update
@@ -211,7 +211,7 @@ class Graph {
     std::vector<Output> inputs;
     Attributes attributes = {};
     std::vector<VariableId> updates = {};
-    // A number makes it unique. Empty: the op's name.
+    // A number is appended to make it unique. Empty: the op's name.
     std::string name = {};
     std::shared_ptr<const HostTensor> constant = nullptr;
     // One per output, set by the layout pass; empty means row-major.
@@ -276,9 +276,9 @@ class Graph {
     int32_t outer_;
   };
 
-  // Names `site` in every node and error of its lifetime, whatever site the
-  // functions called meanwhile are given. The outermost open scope wins, so
-  // that a message names the line of the user and not one of a layer.
+  // Names `site` in every node and error during its lifetime, whatever site the
+  // functions called meanwhile get. The outermost open scope wins, so that a
+  // message names the line of the user and not one of a layer.
   class SiteScope {
    public:
     SiteScope(Graph& graph, CallSite site);
@@ -323,7 +323,7 @@ class Graph {
   std::vector<Endpoint> versions_;
   // the names taken, each with the number to try next for a repetition
   std::map<std::string, int, std::less<>> names_;
-  // those of inputs that are still to be copied
+  // names of inputs that are still to be copied
   std::set<std::string> names_of_inputs_;
   std::set<std::string> stream_names_;
   std::string scope_;

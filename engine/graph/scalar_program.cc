@@ -92,7 +92,7 @@ double Softplus(double a) {
          (std::isnan(a) ? a : 0.0);
 }
 
-// Clips to [low, high] and keeps NaN; std::clamp promises nothing for NaN.
+// Clips to [low, high] and keeps NaN, for which std::clamp is undefined.
 double Clip(double a, double low, double high) {
   return std::isnan(a) ? a : std::fmin(std::fmax(a, low), high);
 }

@@ -13,7 +13,7 @@ LayoutChoice TargetInfo::ChooseLayouts(
 
 size_t TargetInfo::SizeBytes(const TensorType& type) const {
   REPLICANT_CHECK(type.layout.is_row_major(),
-                  "{}: a layout of a target that does not size it",
+                  "{}: a layout whose target does not give its size",
                   type.ToString());
   return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
 }

@@ -9,7 +9,7 @@
 
 namespace replicant::graph {
 
-// The layouts that a target wants for the inputs and outputs of one node.
+// The layouts that a target prefers for the inputs and outputs of one node.
 struct LayoutChoice {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
@@ -32,8 +32,8 @@ class TargetInfo {
   virtual std::string WhyUnsupported(const Graph& graph,
                                      const Node& node) const = 0;
 
-  // Whether products of bf16 are faster than those of f32, by the processor's
-  // or the device's own instructions.
+  // Whether products of bf16 are faster than products of f32, because the
+  // processor or device has instructions for them.
   virtual bool MultipliesBf16() const { return false; }
 
   // Whether an elementwise node may carry `program`, with this output.
@@ -64,7 +64,7 @@ class TargetInfo {
 
   // Chooses the layouts of `node` for inputs in the layouts `offered`. The pass
   // inserts a Relayout node where offered and chosen layout differ. Graph
-  // inputs, variables and fetched outputs stay row-major in any case.
+  // inputs, variables and fetched outputs always stay row-major.
   virtual LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
                                      std::span<const Layout> offered) const;
 

@@ -20,7 +20,7 @@ struct Layout {
   std::string tag;
 };
 
-// Everything that a graph knows of a tensor before the run.
+// Everything that a graph knows about a tensor before the run.
 struct TensorType {
   bool operator==(const TensorType&) const = default;
 

@@ -38,8 +38,8 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
 
-  // The address for kernels of this backend. The caller may only touch host
-  // memory (Backend::is_host_memory()).
+  // The address for kernels of this backend. The caller may access it only if
+  // it is host memory (Backend::is_host_memory()).
   virtual std::byte* data() = 0;
   virtual size_t size_bytes() const = 0;
 };
@@ -146,7 +146,7 @@ struct KernelDescription {
   std::vector<LaunchDescription> launches;
   // Bytes of the node's inputs and outputs.
   size_t operand_bytes = 0;
-  // Bytes that its launches hand on through scratch, each written and read.
+  // Bytes that its launches pass on through scratch, each written and read.
   size_t scratch_bytes = 0;
 };
 
@@ -168,8 +168,8 @@ class Kernel {
   // else, so that a recording of one launch stands for all later ones.
   virtual bool CanRecord() const { return false; }
   // Change by a Launch() in the number of streams whose work is not awaited: 1
-  // for a kernel that starts work beside the plan, -1 for the one that waits
-  // for it. A recording holds both or neither.
+  // for a kernel that starts work alongside the plan, -1 for the kernel that
+  // waits for it. A recording holds both or neither.
   virtual int open_forks() const { return 0; }
 
   // For plan reports, once bound. Empty if the backend describes nothing.
@@ -237,11 +237,11 @@ class Backend {
       Stream& /*stream*/, const std::function<void()>& /*issue*/) {
     return nullptr;
   }
-  // A group for plans of backends of this kind and device. Null where kernels
-  // of several plans compute nothing together.
+  // A group for plans of backends of this kind and device. Null if kernels of
+  // several plans compute nothing together.
   virtual std::unique_ptr<ReplicaGroup> CreateReplicaGroup() { return nullptr; }
   // Calls between replicas that bypass the host
-  // (engine/kernels/device_collectives.h). Null where host memory serves.
+  // (engine/kernels/device_collectives.h). Null if host memory is enough.
   virtual DeviceCollectives* collectives() { return nullptr; }
 };
 
@@ -252,19 +252,19 @@ struct BackendOptions {
   int device_index = 0;
   // Whether Backend::Record() records; GPU only.
   bool has_recordings = true;
-  // Not null: the plans of libraries are timed, and the fastest are taken and
+  // If not null, the plans of libraries are timed, and the fastest are used and
   // kept here (engine/kernels/plan_cache.h); GPU only. Shared by the replicas
   // of a process.
   std::shared_ptr<PlanCache> tuned_plans = nullptr;
 };
 
 // Makes a backend by name: MakeBackend(), or a function of a program or test
-// with backends of its own.
+// that adds backends.
 using BackendFactory = std::function<std::unique_ptr<Backend>(
     std::string_view name, const BackendOptions& options)>;
 
-// Makes a backend by name. Throws InvalidArgument naming the known ones, and
-// DeviceError if this build or this machine lacks what it needs.
+// Makes a backend by name. Throws InvalidArgument, naming the known backends,
+// and DeviceError if this build or this machine lacks what it needs.
 std::unique_ptr<Backend> MakeBackend(std::string_view name,
                                      const BackendOptions& options = {});
 

@@ -83,7 +83,7 @@ class DeviceCollectives {
   // Names the device among all devices of all hosts.
   virtual std::string device_id() = 0;
 
-  // --- devices of their own ---
+  // --- separate devices ---
 
   // "NCCL 2.28.9". Throws DeviceError if the library is missing.
   virtual std::string library() = 0;

@@ -14,7 +14,7 @@ std::unique_ptr<Backend> MakeBackend(std::string_view name,
   if (name == "reference") return std::make_unique<ReferenceBackend>();
   if (name == "cpu") return MakeCpuBackend(options);
   if (name == "cuda") return MakeCudaBackend(options);
-  throw InvalidArgument(fmt::format("MakeBackend: no backend '{}'; known: {}",
+  throw InvalidArgument(fmt::format("MakeBackend: no backend '{}'; allowed: {}",
                                     name, fmt::join(BuiltBackends(), ", ")));
 }
 

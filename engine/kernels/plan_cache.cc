@@ -21,7 +21,7 @@ constexpr std::string_view kHeader = "replicant tuned plans, format 1";
 constexpr std::string_view kHeaderOfAnyFormat =
     "replicant tuned plans, format ";
 constexpr std::string_view kUnit = " us";
-// Of some hundred thousand entries.
+// Maximum size of the file: room for some hundred thousand entries.
 constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
 
 // Takes the text up to `end`, or all of it, from the front of `text`.
@@ -120,7 +120,7 @@ void PlanCache::FindOrTune(const std::string& problem,
   const MutexLock turn(turn_);
   const std::optional<FileLock> lock = LockFile();
   if (lock) ReadFile();
-  // of a thread or process that had its turn before
+  // from a thread or process that had its turn before
   if (take_entry()) return;
   const std::optional<Entry> tuned = tune();
   if (!tuned) return;
@@ -188,7 +188,7 @@ void PlanCache::WriteFile() {
 }
 
 void PlanCache::KeepToMemory(const std::string& why) {
-  spdlog::warn("tuned plans are not kept: {}", why);
+  spdlog::warn("tuned plans are not saved: {}", why);
   is_in_memory_ = true;
 }
 

@@ -11,20 +11,20 @@
 
 namespace replicant::kernels {
 
-// The plans of a library that were the fastest when they were timed, by
-// problem: in memory, and in a file that processes share.
+// The plans of a library that were fastest when timed, by problem: in memory,
+// and in a file that processes share.
 //
 // FOLDER/tuned_plans.txt is text, sorted by problem:
 //
 //   replicant tuned plans, format 1
 //   PROBLEM <tab> PLAN <tab> TIME us <tab> TIME OF THE LIBRARY'S CHOICE us
 //
-// A problem names all that a choice depends on: device, driver, library,
+// A problem names everything that a choice depends on: device, driver, library,
 // shapes. A process that tunes holds the lock of FOLDER/tuned_plans.lock from
 // reading the file until it has replaced it, so that a problem is tuned once
-// and no entry is lost. A file that cannot be understood is never changed.
-// Then, and where the folder cannot be written, the cache warns once and goes
-// on in memory.
+// and no entry is lost. A file that cannot be parsed is never changed. In that
+// case, or if the folder cannot be written, the cache warns once and continues
+// in memory.
 //
 // Thread-safety: any thread. Objects of one file in one process behave as
 // separate processes do.
@@ -33,7 +33,7 @@ class PlanCache {
   struct Entry {
     bool operator==(const Entry&) const = default;
 
-    std::string plan;  // the library's name of it; not empty
+    std::string plan;  // the library's name for it; not empty
     double time_us = 0.0;
     // Time of the plan that the library names first; 0 if that plan fails.
     double first_time_us = 0.0;
@@ -43,7 +43,7 @@ class PlanCache {
   // entries in memory only, with a warning.
   explicit PlanCache(const std::filesystem::path& folder);
 
-  // $XDG_CACHE_HOME/replicant, or $HOME/.cache/replicant; empty where neither
+  // $XDG_CACHE_HOME/replicant, or $HOME/.cache/replicant; empty if neither
   // variable is set.
   static std::filesystem::path DefaultFolder();
 

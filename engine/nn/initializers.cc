@@ -32,7 +32,8 @@ void Fill(MutableTensorView view, const Next& next) {
 }
 
 double FanIn(const Shape& shape) {
-  REPLICANT_CHECK(shape.rank() >= 2, "{} is no weight", shape.ToString());
+  REPLICANT_CHECK(shape.rank() >= 2, "{} is not the shape of a weight",
+                  shape.ToString());
   return static_cast<double>(shape.WithoutLeading().num_elements());
 }
 

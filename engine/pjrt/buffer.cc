@@ -38,7 +38,7 @@ Event::~Event() {
 
 void Event::Await() {
   if (event_ == nullptr) return;
-  // it is over, even if it has failed
+  // it is complete, even if it has failed
   const Handle<PJRT_Event> event = std::move(event_);
   const Plugin& plugin = *event.get_deleter().plugin;
   PJRT_Event_Await_Args args{};

@@ -31,7 +31,7 @@ class Event {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  // Blocks until it is over. Throws DeviceError, once, if it has failed.
+  // Blocks until it is complete. Throws DeviceError, once, if it has failed.
   void Await();
 
  private:

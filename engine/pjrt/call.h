@@ -14,7 +14,7 @@
     (plugin).Check((plugin).api().function(&(args)), #function); \
   } while (false)
 
-// The same where no exception may escape: the error goes to the log.
+// Calls `function` where no exception may escape: the error goes to the log.
 #define PJRT_CALL_NOTHROW(plugin, function, args) \
   do {                                            \
     try {                                         \

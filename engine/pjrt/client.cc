@@ -72,8 +72,8 @@ bool ParseWhole(std::string_view text, T* value) {
 ClientOption ParseClientOption(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    throw InvalidArgument(fmt::format(
-        "'{}' is no option of a plugin; allowed: NAME=VALUE", text));
+    throw InvalidArgument(
+        fmt::format("'{}' is not a plugin option; allowed: NAME=VALUE", text));
   }
   ClientOption option;
   option.first = text.substr(0, equals);

@@ -29,7 +29,7 @@ struct MemoryStats {
   int64_t code = 0;
   int64_t arguments = 0;
   int64_t outputs = 0;
-  int64_t aliased = 0;  // of the outputs, those in the memory of arguments
+  int64_t aliased = 0;  // outputs in the memory of arguments
   int64_t temporary = 0;
 };
 
@@ -53,8 +53,8 @@ class Executable {
   // std::nullopt if the plugin does not report it.
   const std::optional<MemoryStats>& memory() const { return memory_; }
 
-  // Begins a run. `arguments`: those of each device. The module says by
-  // `tf.aliasing_output` which of them it consumes: these may not be used
+  // Begins a run. `arguments` are the arguments of each device. The module's
+  // `tf.aliasing_output` tells which of them it consumes: those may not be used
   // again, even if the run fails. Throws DeviceError.
   Execution Execute(
       const std::vector<std::vector<const Buffer*>>& arguments) const;

@@ -28,7 +28,7 @@ struct Function {
 };
 #define REPLICANT_FUNCTION(name) \
   Function { #name, offsetof(PJRT_Api, name) }
-// The functions that this folder calls, but optional ones.
+// The functions that this folder calls, except optional ones.
 constexpr std::array kFunctions = {
     REPLICANT_FUNCTION(PJRT_Error_Destroy),
     REPLICANT_FUNCTION(PJRT_Error_Message),
@@ -124,7 +124,7 @@ const Plugin& Plugin::Load(const std::filesystem::path& file) {
 Plugin::Plugin(std::string file, const PJRT_Api* api)
     : file_(std::move(file)), api_(api) {
   if (api_ == nullptr) {
-    throw DeviceError(fmt::format("{}: GetPjrtApi() gives nothing", file_));
+    throw DeviceError(fmt::format("{}: GetPjrtApi() returned null", file_));
   }
   CheckFunctions();
   PJRT_Plugin_Initialize_Args args{};
@@ -146,7 +146,7 @@ void Plugin::Check(PJRT_Error* error, const char* function) const {
   PJRT_Error_Destroy_Args destroy{};
   destroy.struct_size = PJRT_Error_Destroy_Args_STRUCT_SIZE;
   destroy.error = api_->PJRT_Error_GetCode(&code);
-  // an error about an error
+  // an error while reading an error
   if (destroy.error != nullptr) api_->PJRT_Error_Destroy(&destroy);
   PJRT_Error_Message_Args message{};
   message.struct_size = PJRT_Error_Message_Args_STRUCT_SIZE;
@@ -165,9 +165,10 @@ void Plugin::CheckFunctions() const {
     return offset + size > api_->struct_size;
   };
   if (lacks(offsetof(PJRT_Api, pjrt_api_version), sizeof(PJRT_Api_Version))) {
-    throw DeviceError(fmt::format(
-        "{}: GetPjrtApi() gives a table of {} bytes, which holds no version",
-        file_, api_->struct_size));
+    throw DeviceError(
+        fmt::format("{}: GetPjrtApi() returned a table of {} bytes, too short "
+                    "to hold a version",
+                    file_, api_->struct_size));
   }
   const PJRT_Api_Version& has = api_->pjrt_api_version;
   if (has.major_version != PJRT_API_MAJOR ||

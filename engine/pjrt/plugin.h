@@ -20,10 +20,9 @@ struct PJRT_Error;
 //   Execution run = step.Execute({{&x.buffer}});
 //   run.outputs[0][0].CopyToHost(result).Await();
 //
-// Everything runs asynchronously; events say when it is done. A function that
-// fails, at once or later, ends in a DeviceError
-// "<plugin>: <function>: <code>: <message>". Objects made before the failure
-// are freed.
+// All work runs asynchronously; events tell when it is done. A function that
+// fails, at once or later, ends in a DeviceError "<plugin>: <function>: <code>:
+// <message>". Objects made before the failure are freed.
 namespace replicant::pjrt {
 
 // A loaded plugin. It stays loaded until the process ends, because plugins do

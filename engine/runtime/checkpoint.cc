@@ -24,7 +24,7 @@ constexpr uint64_t kMaxInfoSizeBytes = uint64_t{64} << 20;
 constexpr const char* kVariablesFile = "variables.safetensors";
 constexpr const char* kInfoFile = "checkpoint.json";
 
-// JSON holds nothing but UTF-8.
+// JSON holds only UTF-8.
 void CheckMetadata(const stdfs::path& folder, const CheckpointInfo& info) {
   for (const auto& [key, value] : info.metadata) {
     if (IsUtf8(key) && IsUtf8(value)) continue;
@@ -113,8 +113,7 @@ void SaveCheckpoint(const stdfs::path& folder, const HostVariables& variables,
                     const CheckpointInfo& info) {
   if (stdfs::exists(folder)) {
     throw IoError(
-        fmt::format("{}: is there already; a checkpoint is never "
-                    "written over",
+        fmt::format("{}: already exists; a checkpoint is never overwritten",
                     folder.string()));
   }
   CheckMetadata(folder, info);

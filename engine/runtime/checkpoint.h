@@ -9,7 +9,7 @@
 
 namespace replicant::runtime {
 
-// Contents of a checkpoint besides the variables.
+// Contents of a checkpoint in addition to the variables.
 struct CheckpointInfo {
   int64_t step = 0;
   // Anything that the program needs to resume: seeds, configuration, positions.
@@ -27,7 +27,7 @@ HostVariables CopyVariables(const VariableStore& store);
 //   variables.safetensors  every variable of the store by name, row-major
 //   checkpoint.json        {"format": 1, "step": ..., "metadata": {...}}
 //
-// It is written under another name beside `folder`, flushed to the disk and
+// It is written under another name next to `folder`, flushed to the disk and
 // renamed, so that `folder` exists completely or not at all.
 //
 // Throws IoError if the folder exists or cannot be written, InvalidArgument for
@@ -43,7 +43,7 @@ void SaveCheckpoint(const std::filesystem::path& folder,
 CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
                               VariableStore& store);
 
-// The same for a store with a part of the checkpoint's variables, such as the
+// As above, for a store with a part of the checkpoint's variables, such as the
 // policy of a training.
 CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
                                     VariableStore& store);

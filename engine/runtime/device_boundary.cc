@@ -23,7 +23,7 @@ DeviceBoundary::DeviceBoundary(kernels::Backend& backend,
       std::memset(buffer->data(), 0, buffer->size_bytes());
     }
   }
-  // outputs are copied with the padding between them, which nobody writes
+  // outputs are copied with the padding between them, which is never written
   stream_->CopyToDevice(device_outputs_, outputs_->data(),
                         outputs_->size_bytes());
   try {
@@ -42,7 +42,7 @@ void DeviceBoundary::AwaitCopies() noexcept {
   try {
     stream_->Synchronize();
   } catch (const DeviceError&) {
-    // the failure that led here has been told
+    // the failure that led here has been reported
   }
 }
 

@@ -11,8 +11,8 @@ namespace replicant::runtime {
 // the host cannot reach.
 //
 // The caller's tensors lie in pinned memory. Inputs go to a landing area on a
-// stream of their own, and from there, on the plan's stream, to where kernels
-// read them. The next inputs can therefore travel while the plan computes:
+// separate stream, and from there, on the plan's stream, to where kernels read
+// them. The next inputs can therefore travel while the plan computes:
 //
 //   host            fill   Send   Receive   fill next   Send
 //   own stream             host -> landing              host -> landing

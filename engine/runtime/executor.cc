@@ -53,8 +53,8 @@ bool IsLeaf(const Node& node) {
          node.op == &graph::VariableOp();
 }
 
-// A fetched leaf or variable version gets a copy of its own, because its memory
-// belongs to somebody else and may have changed at the end of the run.
+// A fetched leaf or variable version is copied, because the plan does not own
+// its memory and it may have changed by the end of the run.
 void CopyFetchedState(graph::Program& program) {
   for (Output& output : program.outputs) {
     const Node& node = output.producer();
@@ -124,7 +124,7 @@ class Executor::Impl {
     try {
       stream_->Synchronize();
     } catch (const DeviceError&) {
-      // nobody asked for the results
+      // the caller did not ask for the results
     }
   }
   Impl(const Impl&) = delete;
@@ -178,7 +178,7 @@ class Executor::Impl {
       constant.version = version;
       constant.kernel->InputChanged(constant.input);
     }
-    // counted before the launches: a run that fails may have written as well
+    // counted before the launches: a failed run may have written as well
     for (VariableStore::Variable* variable : written_) variable->version.Add();
     if (check_finite_ || has_profile_) {
       LaunchOneByOne();
@@ -356,7 +356,7 @@ class Executor::Impl {
       AllocateAll(placement);
     } catch (const DeviceError& e) {
       throw DeviceError(fmt::format(
-          "{}; the plan wants {} bytes for itself (intermediate {}, scratch "
+          "{}; the plan needs {} bytes for itself (intermediate {}, scratch "
           "{}, constants {}, boundary {}) and {} for variables; its largest "
           "tensors: {}",
           e.what(), report_.peak_size_bytes(), report_.memory.arena_size_bytes,
@@ -457,7 +457,8 @@ class Executor::Impl {
     }
   }
 
-  // What the run starts from: an op is not to blame for what it was given.
+  // Checks the values that the run starts from, so that no op is blamed for its
+  // inputs.
   void CheckSourcesFinite() {
     for (const auto& [name, view] : inputs_) {
       ThrowIfNotFinite("input", name, HostTensor::Clone(view));
@@ -491,7 +492,7 @@ class Executor::Impl {
       if (!element) continue;
       throw NumericError(fmt::format(
           "{}: {} '{}': element {} of output {}, {}, is not finite; it is the "
-          "first op of this run that made such a value",
+          "first op of this run that produced such a value",
           node.site.ToString(), node.op->name, node.name, *element, i,
           type.ToString()));
     }

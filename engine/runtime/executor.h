@@ -45,8 +45,8 @@ struct CompileOptions {
                                                  const graph::Node&)>
       make_kernel = {};
   // The group of the plans of replicas that make updates together
-  // (graph::UpdatePart), by Backend::CreateReplicaGroup(); null for a plan of
-  // its own. Used while the plan is compiled only.
+  // (graph::UpdatePart), by Backend::CreateReplicaGroup(); null for a separate
+  // plan. Used while the plan is compiled only.
   kernels::ReplicaGroup* replica_group = nullptr;
 };
 
@@ -92,10 +92,10 @@ class Executor {
  public:
   // The store (and its backend) must outlive the executor; the graph need not.
   // Variables that the store lacks are declared in it.
-  // Throws InvalidArgument if an output is used in a way that needs both the
-  // old and the new version of a variable at once, DeviceError if the backend
-  // cannot run a node or has not enough memory, ShapeError if the store holds
-  // a variable of another type.
+  // Throws InvalidArgument if an output needs both the old and the new version
+  // of a variable at once, DeviceError if the backend cannot run a node or does
+  // not have enough memory, ShapeError if the store holds a variable of another
+  // type.
   Executor(const graph::Graph& graph, const PlanSpec& spec,
            VariableStore& store, const CompileOptions& options = {});
   ~Executor();
@@ -136,7 +136,7 @@ class Executor {
   // runs so far. Empty without. The stream is emptied after each kernel, so
   // that a device is slower than unprofiled.
   std::vector<KernelProfile> profile() const;
-  // The compiled program, one line a node (graph::PrintText).
+  // The compiled program, one line per node (graph::PrintText).
   std::string ToText() const;
 
  private:

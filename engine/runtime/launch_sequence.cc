@@ -28,7 +28,7 @@ std::vector<std::span<LaunchSequence::Entry>> LaunchSequence::Stretches() {
 }
 
 void LaunchSequence::Divide() {
-  // take the forks out of stretches that do not join them
+  // take forks out of stretches that do not join them
   for (const std::span<Entry> stretch : Stretches()) {
     int open = 0;
     bool joins_all = true;

@@ -13,12 +13,12 @@ namespace replicant::runtime {
 //
 // Stretches of launches that the device can run as one (Kernel::CanRecord())
 // are recorded when the sequence is launched for the second time, and launched
-// whole from then on. The first time loads what libraries load at a first call,
-// which a recording forbids; a plan that runs once is never recorded.
+// whole from then on. In the first launch libraries load code and memory, which
+// a recording forbids; a plan that runs once is never recorded.
 //
-// A stretch joins what it forks (Kernel::open_forks()). Where work of the host
+// A stretch joins what it forks (Kernel::open_forks()). If work of the host
 // lies between a fork and its join, the forks and joins around that work are
-// launched by themselves.
+// launched separately.
 //
 // Thread-safety: one thread at a time.
 class LaunchSequence {

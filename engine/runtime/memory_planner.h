@@ -19,7 +19,7 @@ struct MemoryPlan {
   // alignment. Blocks whose lifetimes meet do not overlap.
   std::vector<size_t> offsets;
   size_t arena_size_bytes = 0;
-  // Size of the blocks if none shared memory.
+  // Total size of the blocks without sharing.
   size_t unshared_size_bytes = 0;
   // The largest sum of blocks alive at one step: no plan can be smaller.
   size_t lower_bound_bytes = 0;

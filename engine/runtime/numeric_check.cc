@@ -10,7 +10,7 @@
 namespace replicant::runtime {
 namespace {
 
-// Without a branch, and in blocks of a constant size, which g++ vectorises.
+// No branches, and blocks of a constant size, so that g++ vectorises it.
 template <typename T>
 bool AreFinite(std::span<const T> elements) {
   constexpr size_t kBlock = 64;

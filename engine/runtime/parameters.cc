@@ -37,18 +37,18 @@ std::map<std::string, HostTensor> ReadVariables(const SafetensorsReader& reader,
   for (const SafetensorsInfo& tensor : reader.tensors()) {
     if (!store.Has(tensor.name)) {
       if (surplus == Surplus::kSkip) continue;
-      throw IoError(fmt::format(
-          "{}: holds variable '{}', which the program has not; hint: it was "
-          "written by another configuration",
-          where, tensor.name));
+      throw IoError(
+          fmt::format("{}: holds variable '{}', which the program lacks; hint: "
+                      "it was written by another configuration",
+                      where, tensor.name));
     }
     HostTensor value = reader.Read(tensor.name);
     const graph::VariableSpec& spec = store.at(tensor.name).spec;
     if (value.dtype() != spec.dtype || value.shape() != spec.shape) {
-      throw IoError(fmt::format("{}: variable '{}' is {}, the program wants {}",
-                                where, tensor.name,
-                                TypeText(value.dtype(), value.shape()),
-                                TypeText(spec.dtype, spec.shape)));
+      throw IoError(fmt::format(
+          "{}: variable '{}' is {}, but the program needs {}", where,
+          tensor.name, TypeText(value.dtype(), value.shape()),
+          TypeText(spec.dtype, spec.shape)));
     }
     values.emplace(tensor.name, std::move(value));
   }

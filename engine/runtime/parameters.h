@@ -30,12 +30,12 @@ std::string EncodeVariables(const VariableStore& store,
                             const std::vector<std::string>& names,
                             const SafetensorsMetadata& metadata = {});
 
-// The treatment of a tensor that the store does not have.
+// How to treat a tensor that the store does not have.
 enum class Surplus { kRefuse, kSkip };
 
 // Every tensor of a .safetensors file, as variables of the store. Throws
-// IoError for a tensor that the store lacks, unless these are skipped, and for
-// one whose dtype or shape differs; `where` starts the message.
+// IoError for a tensor that the store lacks, unless such tensors are skipped,
+// and for a tensor whose dtype or shape differs; `where` starts the message.
 std::map<std::string, HostTensor> ReadVariables(
     const SafetensorsReader& reader, const std::string& where,
     const VariableStore& store, Surplus surplus = Surplus::kRefuse);

@@ -24,8 +24,8 @@ struct Place {
 };
 
 // Decides where every tensor of a scheduled program lies. Inputs and fetched
-// outputs lie at the boundary, constants and variables in buffers of their own,
-// and all other tensors in one arena, whose blocks PlanMemory() reuses when the
+// outputs lie at the boundary, constants and variables in separate buffers, and
+// all other tensors in one arena, whose blocks PlanMemory() reuses when the
 // last reader of a tensor has run. A kernel that allows it writes its output
 // over an input that no later kernel reads.
 class Placement {

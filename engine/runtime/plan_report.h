@@ -41,7 +41,7 @@ struct PlanReport {
   // the largest in memory that is shared, largest first
   std::vector<PlannedTensor> largest_tensors;
   // size of the inputs, fetched outputs, variables read and variables written:
-  // the least that any plan of this step reads and writes
+  // the minimum that any plan of this step reads and writes
   size_t least_bytes = 0;
 
   // Everything that the plan itself allocates.

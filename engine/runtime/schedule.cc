@@ -52,8 +52,8 @@ struct Constraints {
       continue;
     }
     throw InvalidArgument(fmt::format(
-        "{}: {} '{}' replaces variable '{}', but what needs the old value also "
-        "needs the new one; hint: take Identity() of the old value",
+        "{}: {} '{}' replaces variable '{}', but a node needs both the old and "
+        "the new value; hint: take Identity() of the old value",
         node.site.ToString(), node.op->name, node.name,
         graph.variable(node.updates[0]).name));
   }

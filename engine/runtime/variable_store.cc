@@ -16,7 +16,8 @@ void VariableStore::Declare(const graph::Graph& graph) {
     const graph::VariableSpec& existing = found->second.spec;
     if (existing.dtype != spec.dtype || existing.shape != spec.shape) {
       throw ShapeError(fmt::format(
-          "VariableStore::Declare: variable '{}' is {}{}, the graph wants {}{}",
+          "VariableStore::Declare: variable '{}' is {}{}, but the graph needs "
+          "{}{}",
           spec.name, DTypeName(existing.dtype), existing.shape.ToString(),
           DTypeName(spec.dtype), spec.shape.ToString()));
     }
@@ -43,7 +44,7 @@ void VariableStore::Declare(const graph::Graph& graph) {
 void VariableStore::Share(const Variable& variable) {
   if (!variables_.emplace(variable.spec.name, variable).second) {
     throw InvalidArgument(fmt::format(
-        "VariableStore::Share: '{}' is there already", variable.spec.name));
+        "VariableStore::Share: '{}' already exists", variable.spec.name));
   }
 }
 
@@ -59,8 +60,8 @@ const VariableStore::Variable& VariableStore::at(std::string_view name) const {
   const auto found = variables_.find(name);
   if (found == variables_.end()) {
     throw InvalidArgument(
-        fmt::format("VariableStore: no variable '{}' among the {} there", name,
-                    variables_.size()));
+        fmt::format("VariableStore: no variable '{}' among its {} variables",
+                    name, variables_.size()));
   }
   return found->second;
 }

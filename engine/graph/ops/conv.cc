@@ -44,7 +44,7 @@ std::vector<TensorType> InferConv(const InferContext& context) {
   const Shape shape = OutputShape(context, context.shape(0), context.shape(1));
   if (context.num_inputs() == 3) {
     REPLICANT_CHECK(context.shape(2) == Shape({shape[3]}),
-                    "bias {} of {} channels", context.shape(2).ToString(),
+                    "bias {} for {} channels", context.shape(2).ToString(),
                     shape[3]);
   }
   return {{context.dtype(0), shape}};

@@ -49,10 +49,10 @@ Output Conv2dWeightGradient(Output x, Output dy, const Shape& w_shape,
 //                                         = Conv2dWeightGradient(image, dy)
 //   image = NormalizePixels(RandomShift(x, offsets), dtype, scale, offset)
 //
-// x is u8[B,H,W,C], offsets i32[B,2], dtype that of w and dy. In bf16 the image
-// is computed in f32 and then rounded. Attributes beside those of Conv2d:
-// "scale", "offset", and "is_shifted" where there are offsets.
-// The pass fuse_pixels adds them, after Gradients().
+// x is u8[B,H,W,C], offsets i32[B,2], dtype as w and dy. In bf16 the image is
+// computed in f32 and then rounded. Attributes in addition to Conv2d's:
+// "scale", "offset", and "is_shifted" where there are offsets. The pass
+// fuse_pixels adds them, after Gradients().
 const OpDef& PixelConv2dOp();
 const OpDef& PixelConv2dWeightGradientOp();
 

@@ -30,7 +30,7 @@ Output Sigmoid(Output x, CallSite site = CallSite::Here());
 // ln(1 + e^x)
 Output Softplus(Output x, CallSite site = CallSite::Here());
 // x > 0 ? x : slope * x. Throws InvalidArgument unless slope >= 0, because the
-// gradient is read off the sign of the result.
+// gradient follows from the sign of the result.
 Output LeakyRelu(Output x, double slope, CallSite site = CallSite::Here());
 // x > 0 ? x : alpha * (e^x - 1). Throws InvalidArgument unless alpha >= 0.
 Output Elu(Output x, double alpha = 1.0, CallSite site = CallSite::Here());
@@ -89,7 +89,7 @@ Output Where(Output condition, Output a, Output b,
 // saturated for integers, != 0 for bool. Differentiable between floating types.
 Output Cast(Output x, DType dtype, CallSite site = CallSite::Here());
 
-// Repeats x along its missing dimensions and those of size 1.
+// Repeats x along its missing dimensions and its dimensions of size 1.
 Output BroadcastTo(Output x, const Shape& shape,
                    CallSite site = CallSite::Here());
 

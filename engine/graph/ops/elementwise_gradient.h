@@ -6,8 +6,8 @@
 
 namespace replicant::graph {
 
-// OpDef::gradient of the elementwise ops (graph/ops/elementwise.h), except
-// those without one; a gradient is summed back to its input's shape.
+// OpDef::gradient of the elementwise ops that have a gradient
+// (graph/ops/elementwise.h). A gradient is summed back to its input's shape.
 std::vector<Output> ElementwiseGradient(const GradientContext& context);
 
 }  // namespace replicant::graph

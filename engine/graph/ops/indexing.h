@@ -22,8 +22,9 @@ Output Gather(Output table, Output indices, CallSite site = CallSite::Here());
 Output Embedding(Output table, Output ids, CallSite site = CallSite::Here());
 
 // y[..., k] = indices[...] == k ? 1 : 0, of shape [..., depth]; i32 or i64
-// indices, those outside [0, depth) give a row of zeros. No gradient: an index
-// is not differentiable. Throws ShapeError for other indices or depth < 1.
+// indices; an index outside [0, depth) gives a row of zeros. No gradient: an
+// index is not differentiable. Throws ShapeError for other indices or depth <
+// 1.
 Output OneHot(Output indices, int64_t depth, DType dtype,
               CallSite site = CallSite::Here());
 

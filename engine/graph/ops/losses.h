@@ -25,9 +25,10 @@ Output LogSoftmax(Output x, CallSite site = CallSite::Here());
 // (arXiv:1804.08617, algorithm 1).
 Output SoftmaxCrossEntropy(Output logits, Output target,
                            CallSite site = CallSite::Here());
-// The same for class numbers `labels` [B] (i32 or i64). With label smoothing s
-// the target is (1 - s) * one_hot + s / K (arXiv:1512.00567, section 7). A
-// label outside [0, K) has loss NaN. Throws InvalidArgument unless 0 <= s < 1.
+// The cross-entropy for class numbers `labels` [B] (i32 or i64). With label
+// smoothing s the target is (1 - s) * one_hot + s / K (arXiv:1512.00567,
+// section 7). A label outside [0, K) has loss NaN. Throws InvalidArgument
+// unless 0 <= s < 1.
 Output SoftmaxCrossEntropyWithLabels(Output logits, Output labels,
                                      double label_smoothing = 0.0,
                                      CallSite site = CallSite::Here());

@@ -45,7 +45,7 @@ std::vector<TensorType> InferMatMul(const InferContext& context) {
   const TensorType c = InferProduct(context, 2);
   if (context.num_inputs() == 3) {
     REPLICANT_CHECK(context.shape(2) == Shape({c.shape[1]}),
-                    "bias {} of {} columns", context.shape(2).ToString(),
+                    "bias {} for {} columns", context.shape(2).ToString(),
                     c.shape[1]);
   }
   return {c};

@@ -44,7 +44,7 @@ struct BatchNormOutputs {
 //
 // Args:
 //   x            [..., C], at least one element per channel
-//   gamma, beta  [C], or [B, C] for x [B, ..., C]: those of each example
+//   gamma, beta  [C], or [B, C] for x [B, ..., C]: one row per example
 //                (conditional batch norm, arXiv:1610.07629, section 2.2)
 // The gradient flows through y only: mean and variance are for the moving
 // statistics. Passes may add the attribute "activation" to y.
@@ -52,7 +52,7 @@ BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
                            const BatchNormOptions& options = {},
                            CallSite site = CallSite::Here());
 
-// The same with given statistics, as elementwise ops; differentiable in all
+// BatchNorm with given statistics, as elementwise ops; differentiable in all
 // arguments.
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
                           Output variance, const BatchNormOptions& options = {},
@@ -71,9 +71,9 @@ Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,
 // Mean and biased variance over all dimensions but the last:
 // x [..., C] -> [2, C], of at least one element per channel.
 Output BatchMoments(Output x, CallSite site = CallSite::Here());
-// Moments of the rows of R replicas, from the moments of each replica's rows,
-// of which there are equally many (Chan et al. 1979, eq. 2.1): [R, 2, C] -> [2,
-// C], with
+// Moments of the rows of R replicas, from the moments of each replica's rows;
+// each replica has equally many rows (Chan et al. 1979, eq. 2.1): [R, 2, C] ->
+// [2, C], with
 //
 //   mean     = sum_r mean_r / R
 //   variance = sum_r (variance_r + (mean_r - mean)^2) / R

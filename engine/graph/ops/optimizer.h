@@ -9,10 +9,10 @@
 
 // Updates of many variables in one node, so that a backend handles all
 // parameters in one pass. Variables are floating; a variable's slots and
-// gradient have its dtype and shape. Scalars are of ScalarDType(), []. Each
-// function returns the node's first output, for PlanSpec::updates. It throws
-// ShapeError at `site` for types that do not fit. Updates have no gradient:
-// state is not differentiated through.
+// gradient have its dtype and shape. Scalars have shape [] and dtype
+// ScalarDType(). Each function returns the node's first output, for
+// PlanSpec::updates. It throws ShapeError at `site` for types that do not fit.
+// Updates have no gradient: state is not differentiated through.
 namespace replicant::graph {
 
 // The type of the scalars of an update of variables of type `variables`: f64

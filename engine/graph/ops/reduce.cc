@@ -25,7 +25,7 @@ std::vector<int64_t> NormalizeAxes(const InferContext& context) {
   }
   std::sort(axes.begin(), axes.end());
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) {
-    context.Fail(fmt::format("axes [{}] name one axis twice",
+    context.Fail(fmt::format("axes [{}] name an axis twice",
                              fmt::join(context.attributes.Ints("axes"), ",")));
   }
   return axes;

@@ -35,7 +35,7 @@ Output ReduceMin(Output x, const ReduceOptions& options = {},
                  CallSite site = CallSite::Here());
 
 // Sums x over the axes along which `shape` was broadcast to x's shape: the
-// adjoint of broadcasting. Returns x itself where the shapes are equal.
+// adjoint of broadcasting. Returns x itself if the shapes are equal.
 Output SumTo(Output x, const Shape& shape, CallSite site = CallSite::Here());
 
 // Index of the largest element along the last axis, the first of equal ones:

@@ -14,7 +14,7 @@
 namespace replicant::graph {
 namespace {
 
-// The treatment of an op: the rows of the table in autocast.h.
+// How the pass treats an op: the rows of the table in autocast.h.
 enum class Rule {
   kProduct,
   kElementwise,

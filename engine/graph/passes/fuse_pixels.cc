@@ -64,7 +64,7 @@ class PixelFuser {
   }
 
   // Matches Affine(Cast(bytes)), the form of NormalizePixels(), with or without
-  // RandomShift() before it; in bf16 rounded behind it (passes/autocast.h).
+  // RandomShift() before it; in bf16 a rounding follows (passes/autocast.h).
   std::optional<Pixels> Find(const Node& conv) const {
     Endpoint image = conv.inputs[0];
     if (graph_.type(image).dtype == DType::kBF16) {

@@ -1,5 +1,5 @@
-// Gives every tensor the layout that the target wants. One walk in graph order:
-// each node is offered the layouts in which its inputs come, the target
+// Gives every tensor the layout that the target prefers. One walk in graph
+// order: each node is offered the layouts in which its inputs come, the target
 // chooses, and a Relayout node converts an input whose layout differs from the
 // choice.
 #include "base/check.h"
@@ -33,7 +33,7 @@ class LayoutChooser {
     offered.reserve(inputs.size());
     for (const Output& input : inputs) offered.push_back(input.type().layout);
     LayoutChoice choice = target_.ChooseLayouts(*program_.graph, node, offered);
-    // inputs, variables and updates are row-major in any case
+    // inputs, variables and updates are always row-major
     if (node.inputs.empty() || !node.updates.empty()) {
       choice = {.inputs = std::vector<Layout>(node.inputs.size()),
                 .outputs = std::vector<Layout>(node.outputs.size())};

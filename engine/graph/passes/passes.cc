@@ -99,7 +99,7 @@ Program RunPasses(Program program, const TargetInfo& target,
     const auto& passes = AllPasses();
     if (std::none_of(passes.begin(), passes.end(),
                      [&](const Pass& pass) { return pass.name == name; })) {
-      throw InvalidArgument(fmt::format("RunPasses: no pass '{}'; known: {}",
+      throw InvalidArgument(fmt::format("RunPasses: no pass '{}'; allowed: {}",
                                         name, KnownNames()));
     }
   }

@@ -36,7 +36,7 @@ struct Pass {
 
 // All passes in the order in which they run:
 //   fold              compute what depends on constants only
-//   cse               one node for equal ops on equal inputs, none for
+//   cse               one node for equal ops on equal inputs, except
 //                     StopGradient
 //   fuse_epilogue     bias and activation into MatMul, Conv2d; activation into
 //                     norms

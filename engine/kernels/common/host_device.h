@@ -6,7 +6,7 @@
 #include "engine/kernels/backend.h"
 
 // Memory, streams and events of a backend whose device is the host and whose
-// kernels are complete when Launch() returns. Nothing ever waits.
+// kernels are complete when Launch() returns. No call ever waits.
 namespace replicant::kernels {
 
 // Throws DeviceError "<device>: cannot allocate <n> bytes".

@@ -61,7 +61,7 @@ void AddReduceKernels(HostKernelTable& table);
 void AddShapeKernels(HostKernelTable& table);
 
 // The kernel that runs `run` on the operands of `request`. Its output 0 may
-// take the memory of an input where the op goes element by element.
+// take the memory of an input if the op works element by element.
 std::unique_ptr<Kernel> MakeHostKernel(const KernelRequest& request,
                                        RunFunction run);
 

@@ -5,7 +5,7 @@
 #include "engine/kernels/common/host_kernel.h"
 
 // Rules of backends whose floating kernels know few formats: why a node cannot
-// run, or "" if it can. Operands that are not floating are not looked at.
+// run, or "" if it can. Operands that are not floating are ignored.
 namespace replicant::kernels {
 
 // Every floating operand is f32.

@@ -88,7 +88,7 @@ int64_t ImagesAtATime(const KernelRequest& request, const Shape& x,
   return images;
 }
 
-// The type of some of a tensor's images.
+// The type of a part of a tensor's images.
 graph::TensorType Some(const graph::TensorType& type, int64_t images) {
   std::vector<int64_t> dims(type.shape.dims().begin(), type.shape.dims().end());
   dims[0] = images;

@@ -10,8 +10,8 @@ namespace replicant::kernels {
 // The fast CPU backend, in f32: oneDNN primitives, prepared once, for matrix
 // products and convolutions; own vector loops for everything between them.
 //
-// Types: floating ops take f32, and those that graph::Autocast() leaves in bf16
-// take bf16 as well. f64 is the reference's. Ops that only move or index
+// Types: floating ops take f32, and ops that graph::Autocast() leaves in bf16
+// take bf16 as well. Only the reference takes f64. Ops that only move or index
 // elements take any dtype. bf16 is computed in f32 and rounded when stored.
 // Matrix products and convolutions take bf16 operands directly if the processor
 // multiplies bf16, and convert them otherwise. Layouts: row-major, which for

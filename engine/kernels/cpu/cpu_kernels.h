@@ -15,7 +15,7 @@ namespace replicant::kernels::cpu {
 
 // The arguments of a kernel's maker; valid while compiling only.
 struct CpuRequest : KernelRequest {
-  // Traits of input i; the defaults if the caller gave none.
+  // Traits of input i; defaults if the caller gave none.
   InputTraits traits(size_t i) const {
     return i < inputs.size() ? inputs[i] : InputTraits{};
   }
@@ -56,7 +56,7 @@ void AddIndexingKernels(CpuKernelTable& table);
 // Rule of the norms: x may be bf16, and gamma, beta and statistics are f32.
 std::string WhyNotNorm(const KernelRequest& request);
 
-// Whether a convolution, or its weight gradient, is faster by the loops that
+// Whether a convolution, or its weight gradient, is faster with the loops that
 // read pixels.
 bool ShouldReadPixels(const KernelRequest& conv);
 

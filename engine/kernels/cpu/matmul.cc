@@ -71,7 +71,7 @@ class MatMulKernel : public Kernel {
 };
 
 // Few rows times a matrix stored [N, K]. Each element of the result is the dot
-// product of two contiguous rows, and the speed of the matrix's memory is the
+// product of two contiguous rows, and reading the matrix from memory is the
 // limit.
 class MatVecKernel : public Kernel {
  public:

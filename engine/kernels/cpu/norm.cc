@@ -8,7 +8,8 @@
 #include "engine/kernels/cpu/stored.h"
 #include "engine/kernels/cpu/tile_program.h"
 
-// Layer norm in own loops. It moves memory, and oneDNN's would move as much.
+// Layer norm in our own loops. It is bound by memory, and oneDNN's would move
+// as much.
 namespace replicant::kernels::cpu {
 namespace {
 

@@ -14,7 +14,7 @@
 
 namespace replicant::kernels::cpu {
 
-// The memory of an operand that a kernel packs into a layout of its own. The
+// The memory of an operand that a kernel packs into a private layout. The
 // traits of the operand decide how long the packed bytes live: each launch
 // packs them in scratch memory, the kernel keeps them until the operand
 // changes, or the kernels of several replicas pack and read them together.
@@ -32,7 +32,7 @@ class PackMemory {
   void Apply(const InputTraits& traits, const std::string& layout) {
     if (traits.group != nullptr) {
       auto* packs = dynamic_cast<SharedPacks*>(traits.group);
-      REPLICANT_CHECK(packs != nullptr, "the group is another backend's");
+      REPLICANT_CHECK(packs != nullptr, "the group belongs to another backend");
       shared_ = packs->Get(traits.name_in_group + ", " + layout, size_bytes_);
     } else {
       Keep(traits);
@@ -58,7 +58,7 @@ class PackMemory {
     return kept_ ? kept_->data() : scratch;
   }
 
-  // Calls make(piece) for those of the pieces 0 .. num_pieces - 1 that this
+  // Calls make(piece) for each of the pieces 0 .. num_pieces - 1 that this
   // kernel has to make now.
   template <typename Make>
   void Refresh(int64_t num_pieces, const Make& make) {

@@ -14,12 +14,12 @@
 // few channels to a whole vector, and would need the batch as numbers in
 // memory. Here the thread that uses an image converts it to numbers in its
 // cache. A thread takes the next image when it is free, so that a thread
-// displaced by other processes delays nobody.
+// displaced by other processes delays no other.
 //
 // In bf16 the numbers of an image are rounded after scaling, as everywhere.
 // (The pixels themselves would be exact in bf16; but padding is 0 after
-// scaling, and a result would be the difference of two larger sums.) Where the
-// processor multiplies bf16, so do the loops. Elsewhere they are those of f32.
+// scaling, and a result would be the difference of two larger sums.) If the
+// processor multiplies bf16, the loops do too; otherwise they compute in f32.
 //
 // In f32 Winograd's way takes fewer products where the windows are of two steps
 // (window_winograd.h).
@@ -418,7 +418,7 @@ std::unique_ptr<Kernel> Make(const CpuRequest& request) {
 bool ShouldReadPixels(const KernelRequest& conv) {
   const graph::TensorType& x = conv.input(0);
   // a row's step must fill at least half of a block: otherwise the loops do
-  // little work and spread it over much memory
+  // little work spread over much memory
   return (x.dtype == DType::kF32 || x.dtype == DType::kBF16) &&
          2 * conv.node.attributes.Int("stride") * x.shape[3] >= Windows::kBlock;
 }

@@ -9,8 +9,8 @@ namespace replicant::kernels::cpu {
 
 namespace {
 
-// Pixels are read once, from memory. A row is converted in less time than that
-// takes, and memcpy() begins at its end, where the processor's own prefetching
+// Pixels are read once, from memory. Converting a row takes less time than
+// reading it, and memcpy() begins at its end, where the hardware prefetcher
 // does not expect it.
 constexpr int64_t kRowsAhead = 4;
 
@@ -90,7 +90,7 @@ PixelRows PixelImages::LoadPixels(int64_t n, uint8_t* pixels) const {
 }
 
 void PixelImages::MakeBlocks(int64_t n, uint8_t* rows, BFloat16* image) const {
-  // the loops multiply what lies behind the image's row by weights that are 0:
+  // the loops multiply the numbers after the image's row by weights that are 0:
   // any pixel will do, but always the same one
   const int64_t after = (padding_ + width_) * channels_;
   std::fill(rows + after, rows + row_size_bytes_, uint8_t{0});
@@ -153,8 +153,8 @@ void PixelImages::LoadRow(int64_t n, int64_t i, uint8_t* row) const {
     std::memcpy(to + target * channels_, from + source * channels_,
                 static_cast<size_t>(count) * pixel);
   };
-  // pixels of the result that have one of their own; of the others, the first
-  // or last one of the row is repeated
+  // pixels of the result that have a source pixel in the row; the others repeat
+  // its first or last pixel
   const int64_t first = std::clamp<int64_t>(-right, 0, width_);
   const int64_t last = std::clamp<int64_t>(width_ - right, first, width_);
   for (int64_t j = 0; j < first; ++j) copy(0, j, 1);

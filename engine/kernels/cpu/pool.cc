@@ -9,8 +9,8 @@
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/vector_functions.h"
 
-// Pooling in own loops over channels, which are adjacent in memory, of f32 or
-// bf16. Sums and comparisons are in f32.
+// Pooling in our own loops over channels, which are adjacent in memory, of f32
+// or bf16. Sums and comparisons are in f32.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -98,7 +98,7 @@ std::unique_ptr<Kernel> MakeMaxPool(const CpuRequest& request) {
               },
               [&](int64_t xi) {
                 const T* pixel = x + xi;
-        // NaN wins, and is kept
+        // NaN wins and is kept
 #pragma omp simd
                 for (int64_t k = 0; k < s.c; ++k) {
                   const auto value = static_cast<float>(pixel[k]);
@@ -181,7 +181,7 @@ class ImageSums {
 };
 
 // Takes what is larger than the best value so far, and NaN, which is kept, with
-// its place. Compilers make vectors of a loop without short circuits alone.
+// its place. Compilers vectorise only a loop without short circuits.
 template <typename T>
 void TakeLarger(const T* pixel, int64_t channels, int32_t offset, float* best,
                 int32_t* place) {

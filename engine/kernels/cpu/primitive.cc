@@ -48,15 +48,15 @@ std::optional<Eltwise> EltwiseOf(
   }
 }
 
-// Whether the processor has this instruction set. The number of a set has the
-// bits of those that it includes.
+// Whether the processor has this instruction set. The number of a set includes
+// the bits of the sets that it contains.
 bool Has(dnnl_cpu_isa_t isa) {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) &
           static_cast<unsigned>(isa)) == static_cast<unsigned>(isa);
 }
 
-// Intel's processors without AMX have the instructions of AVX512_BF16, at half
-// the rate of those of f32; AMD's have them at twice that rate.
+// Intel's processors without AMX run the instructions of AVX512_BF16 at half
+// the rate of f32 instructions, AMD's processors at twice that rate.
 bool IsBf16Faster() {
   return Has(dnnl_cpu_isa_avx512_core_bf16) &&
          (Has(dnnl_cpu_isa_avx512_core_amx) || __builtin_cpu_is("intel") == 0);
@@ -182,7 +182,7 @@ Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
 void Product::CopyToLongerRows(int argument, size_t summed, int64_t num_uses,
                                dnnl::memory::desc* operand,
                                ScratchLayout* scratch) {
-  // fewer uses, or rows 1 KiB apart, do not pay for the copy
+  // with fewer uses, or rows 1 KiB apart, the copy does not pay off
   constexpr int64_t kMinUses = 128;
   constexpr int64_t kCompeting = 512;
   if (operand->get_ndims() != 2 || operand->get_dims()[summed] == 1 ||

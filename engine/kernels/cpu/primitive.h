@@ -89,10 +89,10 @@ class ScratchLayout {
   size_t size_bytes_ = 0;
 };
 
-// The best distance, in floats, of the rows of an f32 matrix whose rows a
-// product adds up, as those of b. It is `columns` but for AVX2, where the
-// library's product takes up to twice as long if they are a multiple of 1 KiB
-// apart: they compete for few sets of the first-level cache.
+// The best distance in floats between rows of an f32 matrix whose rows a
+// product adds up, such as b. It is `columns` except on AVX2, where the
+// library's product takes up to twice as long if the rows are a multiple of 1
+// KiB apart, because they compete for few sets of the first-level cache.
 int64_t RowSizeForProduct(int64_t columns);
 
 // A product of matrices, or of one matrix per position: a b, plus a bias.
@@ -120,7 +120,7 @@ class Product {
     size_t at;
   };
 
-  // Does so with an operand, if that pays off. `summed`: its dimension that the
+  // Copies an operand, if that pays off. `summed`: its dimension that the
   // product sums over; `num_uses`: of an element.
   void CopyToLongerRows(int argument, size_t summed, int64_t num_uses,
                         dnnl::memory::desc* operand, ScratchLayout* scratch);

@@ -285,8 +285,8 @@ bool PrefersProduct(const CpuRequest& request) {
     constexpr int64_t kFewestWeights = 1 << 20;
     if (num_weights < kFewestWeights) return false;
     if (types.made == Made::kY) {
-      // oneDNN's direct loops take a row of the result at a time, four pixels
-      // of an image of 4x4; bf16 and fewer pixels were not measured
+      // oneDNN's direct loops compute a row of the result at a time, four
+      // pixels of an image of 4x4; bf16 and fewer pixels were not measured
       return num_pixels >= 256 && num_pixels <= 512 &&
              ComputeTypeOf(types.x.dtype) == memory::data_type::f32;
     }

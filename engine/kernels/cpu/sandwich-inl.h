@@ -14,9 +14,8 @@
 #define REPLICANT_KERNELS_CPU_SANDWICH_INL_H_
 #endif
 
-// The loops below are lambdas. Compilers make functions of the larger ones,
-// which pass a tile through memory: an image's transform then takes twice as
-// long.
+// The loops below are lambdas. Compilers do not inline the larger ones, which
+// then pass a tile through memory: an image's transform takes twice as long.
 #undef WINOGRAD_INLINE
 #define WINOGRAD_INLINE HWY_ATTR __attribute__((always_inline))
 

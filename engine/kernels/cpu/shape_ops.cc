@@ -101,7 +101,7 @@ std::unique_ptr<Kernel> MakeRandomShift(const CpuRequest& request) {
             operands.inputs[0] + (n * x[1] + row) * width * pixel;
         std::byte* to = operands.outputs[0] + line * width * pixel;
         const int64_t shift = offsets[2 * n + 1];
-        // columns of the result that have a pixel of their own
+        // columns of the result that have a source pixel
         const int64_t first = std::clamp<int64_t>(-shift, 0, width);
         const int64_t last = std::clamp<int64_t>(width - shift, first, width);
         const auto repeat = [&](int64_t source, int64_t b, int64_t e) {

@@ -15,7 +15,7 @@ class FlushSubnormals {
   FlushSubnormals& operator=(const FlushSubnormals&) = delete;
 
  private:
-  unsigned control_;  // the thread's floating-point settings before
+  unsigned control_;  // the thread's previous floating-point settings
 };
 
 }  // namespace replicant::kernels::cpu

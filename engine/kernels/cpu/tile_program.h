@@ -40,7 +40,7 @@ class TileProgram {
   // floats; `out` may be one of them.
   void Run(const float* const* inputs, float* out, size_t n,
            float* workspace) const;
-  // The same for any number of elements of a single input, in place.
+  // Computes any number of elements of a single input, in place.
   void RunInPlace(float* x, int64_t n, float* workspace) const;
 
  private:

@@ -9,7 +9,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/vector_functions.cc"
-// clang-format off: foreach_target.h comes before what it is to repeat
+// clang-format off: foreach_target.h comes before the code that it repeats
 #include <hwy/foreach_target.h>
 // clang-format on
 #include <hwy/contrib/math/math-inl.h>
@@ -29,7 +29,7 @@ HWY_INLINE V One() { return hn::Set(D(), 1.0f); }
 HWY_INLINE V Zero() { return hn::Zero(D()); }
 HWY_INLINE V Truth(hn::Mask<D> mask) { return hn::IfThenElseZero(mask, One()); }
 
-// The library does not say what its polynomials make of NaN.
+// The library does not document its polynomials for NaN.
 HWY_INLINE V KeepNaN(V a, V value) {
   return hn::IfThenElse(hn::IsNaN(a), a, value);
 }

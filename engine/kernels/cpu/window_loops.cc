@@ -6,7 +6,7 @@
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/window_loops.cc"
-// clang-format off: foreach_target.h comes before what it is to repeat
+// clang-format off: foreach_target.h comes before the code that it repeats
 #include <hwy/foreach_target.h>
 // clang-format on
 #include <hwy/highway.h>
@@ -20,7 +20,7 @@ using V = hn::Vec<D>;
 using DBytes = hn::Rebind<uint8_t, D>;
 using DWords = hn::RebindToSigned<D>;
 
-// Registers for sums: all of the processor's but those for operands.
+// Registers for sums: all of the processor's except the ones for operands.
 constexpr size_t kSums = hn::MaxLanes(D()) >= 16 ? 28 : 12;
 // Floats of the weights or the image that should stay in the first-level cache
 // while they are used again.

@@ -21,7 +21,7 @@ struct Windows {
   int64_t height, width;  // of a window: KH and KW * C floats
   int64_t step_down;      // rows from a window to the one below
   int64_t step;           // floats from a window to the next one of its row
-  int64_t down, across;   // how many there are: H' and W'
+  int64_t down, across;   // number of windows: H' and W'
   int64_t channels;       // O
 
   // The rows of an image, divided into steps. The floats of the last step may
@@ -81,8 +81,8 @@ void ForTiles(int64_t count, int64_t most, const Run& run) {
   }
 }
 
-// The same with sizes that are constants: run(std::integral_constant<size_t,
-// size>(), begin).
+// ForTiles() with constant sizes: run(std::integral_constant<size_t, size>(),
+// begin).
 template <size_t kMost, typename Run>
 void ForConstantTiles(int64_t count, const Run& run) {
   ForTiles(count, kMost, [&](int64_t begin, int64_t size) {
@@ -104,7 +104,8 @@ int64_t WindowLanes();
 // out[i] = scale * x[i] + offset for n pixels.
 void PixelsToRow(const uint8_t* x, int64_t n, float scale, float offset,
                  float* out);
-// The same, into a row by blocks. Reads kBlock pixels more than the steps have.
+// PixelsToRow() into a row by blocks. Reads kBlock pixels more than the steps
+// have.
 void PixelsToBlocks(const Windows& windows, const uint8_t* x, float scale,
                     float offset, float* out);
 

@@ -5,7 +5,7 @@
 
 #include "engine/kernels/cpu/window_loops.h"
 
-// g++ 12 takes the header's undefined vectors for a mistake (its bug 105593)
+// g++ 12 mistakes the header's undefined vectors for a bug (its bug 105593)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
@@ -25,7 +25,7 @@ namespace {
 
 static_assert(sizeof(BF16Pair) == sizeof(int32_t));
 
-// Registers for sums: all of the processor's but those for operands.
+// Registers for sums: all of the processor's except the ones for operands.
 constexpr size_t kSums = 28;
 // Pairs of the weights or the images that should stay in the first-level cache
 // while they are used again.

@@ -28,17 +28,17 @@
 // block at a time, so that a block stays in the second-level cache.
 //
 // With few channels a product is too small for oneDNN, and a block too short to
-// share. There the loops of windows (window_loops.h) multiply, a tile being a
-// window of one row, and each thread computes blocks of its own.
+// share. There the loops of windows (window_loops.h) multiply, with a tile as a
+// window of one row, and each thread computes separate blocks.
 //
 // The gradient of the input is the same convolution with the kernel turned by
 // half a turn. The gradient of the weights multiplies transformed images by
 // transformed result gradients, adds over the blocks, and transforms the sum
 // back once.
 //
-// Images and weights of bf16 are read as the floats that they are; transforms
-// and products are of f32, and a result is rounded once. What Winograd's way
-// adds to its error is a thousandth of that rounding.
+// Images and weights of bf16 are read as floats; transforms and products are in
+// f32, and a result is rounded once. Winograd's method adds an error of a
+// thousandth of that rounding.
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -178,8 +178,8 @@ class WinogradConvKernel : public Kernel {
     return scratch_.Add(static_cast<size_t>(NumTeams()) *
                         matrices.size_bytes());
   }
-  // Rows of pixels that a thread needs in addition to the result's own: those
-  // of a tile, and one pixel for positions outside the image.
+  // Rows of pixels that a thread needs in addition to the result's: the rows of
+  // a tile, and one pixel for positions outside the image.
   static constexpr int64_t kRuns = kTileSide * kTileSide + 1;
 
   // A bias as floats.
@@ -464,9 +464,9 @@ bool PrefersWinograd(const CpuRequest& request) {
     return false;
   }
   if (is_weight_gradient && request.output().dtype != DType::kF32) return false;
-  // the transforms of images need enough channels to pay, those of weights
-  // enough tiles; forward, where the weights are read out of order, many
-  // weights need more tiles
+  // the transforms of images pay off with enough channels, the transforms of
+  // weights with enough tiles; forward, where the weights are read out of
+  // order, many weights need more tiles
   const bool is_gradient = is_weight_gradient || is_input_gradient;
   const bool has_many_weights = w[0] * w[1] >= kManyWeights;
   const int64_t num_pixels = to.num_elements() / to[3];

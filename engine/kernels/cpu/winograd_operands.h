@@ -90,7 +90,7 @@ struct Tiling {
 };
 
 // Tiles from the one at work to the one whose pixels are fetched into the
-// caches. The processor does not foresee the rows of a tile.
+// caches. The processor does not prefetch the rows of a tile by itself.
 inline constexpr int64_t kTilesAhead = 2;
 
 enum class Access : uint8_t { kRead, kWrite };

@@ -8,7 +8,8 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-// Threads that read memory as fast as the device can, each several packs ahead.
+// Number of threads that read memory as fast as the device can, each several
+// packs ahead.
 constexpr int64_t kWantedThreads = 1 << 15;
 // Rows of a part: fewer make too many partial sums, or read a slice's
 // parameters too often.
@@ -36,7 +37,7 @@ NormRows Cut(const NormRows& shape) {
                                             PartsFor<kLanes>(shape)));
 }
 
-// For work without sums, which has no need of few parts.
+// For work without sums, which may have many parts.
 template <int kLanes>
 NormRows CutFinely(const NormRows& shape) {
   const int64_t parts =

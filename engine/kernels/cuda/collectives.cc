@@ -237,7 +237,7 @@ class CudaCollectives : public DeviceCollectives {
       BucketParts<T> some{};
       int64_t size = 0;
       for (const BucketPart& part : now) {
-        // two parts at one place could not be told from each other
+        // two parts at one place could not be distinguished
         if (part.count == 0) continue;
         some.first[some.count] = size;
         some.data[some.count++] = reinterpret_cast<T*>(part.data);

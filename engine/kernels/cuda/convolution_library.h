@@ -45,11 +45,11 @@ struct ConvolutionOperands {
 
 // A library's choice for a problem, for plan reports.
 struct ConvolutionChoice {
-  int64_t engine = -1;  // the library's number of it
+  int64_t engine = -1;  // the library's number for it
   // Configurations of engines that the library named as the best for the
   // problem.
   int64_t num_candidates = 0;
-  // Operands of f32 are rounded to TF32, or to less.
+  // Operands of f32 are rounded to TF32 or coarser.
   bool rounds_f32 = false;
 };
 
@@ -81,11 +81,11 @@ class ConvolutionLibrary {
   virtual std::unique_ptr<ConvolutionPlan> Plan(
       const ConvolutionProblem& problem) = 0;
   // Up to `max` plans with different names, the best first by the library's
-  // estimate: the first is that of Plan(). Throws as Plan() does.
+  // estimate: the first is the result of Plan(). Throws as Plan() does.
   virtual std::vector<std::unique_ptr<ConvolutionPlan>> Candidates(
       const ConvolutionProblem& problem, int max);
-  // The candidate of this name; null if the library has none. Throws as Plan()
-  // does.
+  // The candidate with this name; null if the library has none. Throws as
+  // Plan() does.
   virtual std::unique_ptr<ConvolutionPlan> PlanNamed(
       const ConvolutionProblem& problem, const std::string& name);
   // "cuDNN 9.19.0"; empty if unknown. Throws as Plan() does.

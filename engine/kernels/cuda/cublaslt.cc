@@ -15,14 +15,14 @@
 // cuBLASLt takes matrices by columns. A row-major matrix [rows, columns] is the
 // column-major one of its transpose, so c = op(a) op(b) by rows is computed as
 // c^T = op(b)^T op(a)^T by columns: the operands change places, and the bias,
-// one value for each column of c, is one for each row of c^T, as its epilogue
-// wants.
+// one value for each column of c, becomes one for each row of c^T, as its
+// epilogue needs.
 namespace replicant::kernels::cuda {
 namespace {
 
 // NVIDIA's advice for Hopper.
 constexpr size_t kMaxMatMulWorkspaceBytes = size_t{32} << 20;
-// Algorithms among which one is looked up by its name.
+// Number of algorithms searched for one by its name.
 constexpr int kMaxListed = 64;
 
 struct CublasLtFunctions {
@@ -101,7 +101,7 @@ std::string Setting(const CublasLtFunctions& f,
   return fmt::format("{} {} ", name, value);
 }
 
-// "algo 66 tile 20 ...": all that tells an algorithm from others.
+// "algo 66 tile 20 ...": everything that distinguishes an algorithm.
 std::string AlgorithmName(const CublasLtFunctions& f,
                           const cublasLtMatmulAlgo_t& algorithm) {
   const auto& a = algorithm;

@@ -87,8 +87,8 @@ class CudaTarget : public graph::TargetInfo {
   }
 
  private:
-  // cuDNN fuses into convolutions a bias and a relu behind it, on tensor cores
-  // only, which f32 without TF32 does not take.
+  // cuDNN fuses a bias and a following relu into convolutions only on tensor
+  // cores, which f32 without TF32 does not use.
   static bool HasEpilogue(const graph::Node& root) {
     return root.op->name == "MatMul" ||
            (root.op->name == "Conv2d" &&

@@ -35,7 +35,8 @@ void AddReduceKernels(CudaKernelTable& table);
 void AddRowKernels(CudaKernelTable& table);
 void AddShapeKernels(CudaKernelTable& table);
 
-// For CudaKernel::why_not, beside those of supported_dtypes.h: no reason.
+// For CudaKernel::why_not, in addition to the rules of supported_dtypes.h: no
+// reason.
 std::string TakesAll(const KernelRequest& request);
 
 // Calls function.operator()<T>() with float or BFloat16.

@@ -81,7 +81,7 @@ int64_t NumberOf(const Functions& f, const Descriptor& engine) {
   return number;
 }
 
-// What an engine says about its numbers.
+// An engine's statements about its numbers.
 struct EngineNotes {
   // Operands of f32 are rounded: tensor cores take TF32, and an engine that
   // converts its inputs takes even less.
@@ -140,7 +140,7 @@ std::map<int64_t, int64_t> KnobsOf(const Functions& f,
   return knobs;
 }
 
-// "engine 62 knobs 2=10 14=3": all that tells a configuration from others.
+// "engine 62 knobs 2=10 14=3": everything that distinguishes a configuration.
 std::string NameOf(const Functions& f, const Descriptor& config,
                    const Descriptor& engine) {
   std::string name = fmt::format("engine {}", NumberOf(f, engine));
@@ -224,8 +224,8 @@ std::vector<ChosenPlan> MakePlans(const Functions& f, const Target& target,
   return plans;
 }
 
-// The same for a problem. Engines whose results may differ from run to run are
-// taken only where there is no other.
+// The plans for a problem. Engines whose results may differ from run to run are
+// taken only if there is no other.
 std::vector<ChosenPlan> MakePlans(
     const Functions& f, const Target& target, const ConvolutionProblem& p,
     int max, const std::function<bool(const std::string& name)>& wants) {
@@ -238,7 +238,7 @@ std::vector<ChosenPlan> MakePlans(
   return MakePlans(f, target, p, configs, filter);
 }
 
-// The library with what its plans share.
+// The library and the state that its plans share.
 class Cudnn {
  public:
   explicit Cudnn(const std::string& device_properties)

@@ -1,5 +1,5 @@
-// A device that is described and not there: kernels are compiled for it, to be
-// read. Launches are taken and dropped.
+// A device that is only described: kernels are compiled for it, to be read.
+// Launches are accepted and dropped.
 #include "engine/kernels/cuda/described_device.h"
 
 #include <cstdlib>
@@ -107,7 +107,7 @@ class DescribedDriver : public Driver {
   }
   CUresult EventSynchronize(CUevent /*event*/) override { return CUDA_SUCCESS; }
 
-  // nothing runs, so nothing is timed or recorded
+  // no work runs, so none is timed or recorded
   CUresult EventElapsedTime(float* /*time_ms*/, CUevent /*start*/,
                             CUevent /*end*/) override {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -147,7 +147,7 @@ class DescribedDriver : public Driver {
     return CUDA_SUCCESS;
   }
   std::string DescribeError(CUresult /*error*/) override {
-    return "the device is described and not there";
+    return "the device is only described, it does not exist";
   }
 
  private:

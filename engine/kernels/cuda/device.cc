@@ -252,7 +252,7 @@ Driver& Device::driver() const {
 
 Driver& Device::driver_for_cleanup() const noexcept {
   Driver& driver = *libraries_.driver;
-  // where it fails, so does what follows, and there is nobody to tell
+  // if this fails, so do the next calls, and a destructor cannot report it
   static_cast<void>(driver.CtxSetCurrent(context_));
   return driver;
 }

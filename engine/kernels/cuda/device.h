@@ -53,7 +53,7 @@ class Device {
   // The driver, with the context of this device current in this thread. Throws
   // DeviceError.
   Driver& driver() const;
-  // The same for destructors: makes the context current if that is possible.
+  // driver() for destructors: makes the context current if possible.
   Driver& driver_for_cleanup() const noexcept;
   // Throws DeviceError "<device>: <call>: <error>" unless `result` is success.
   void Check(CUresult result, const char* call) const;

@@ -28,8 +28,8 @@ struct KernelLaunch {
   CUfunction function = nullptr;
   unsigned num_blocks = 1;
   unsigned threads_per_block = 1;
-  // The argument, read before LaunchKernel() returns, and its size, which the
-  // device knows by itself.
+  // The argument, which is read before LaunchKernel() returns, and its size,
+  // which the device already knows.
   const void* argument = nullptr;
   size_t argument_size_bytes = 0;
   // Elements, or rows, that the launch computes.
@@ -77,7 +77,7 @@ class Driver {
   virtual CUresult MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from,
                                    size_t size_bytes, CUstream stream) = 0;
 
-  // Pinned memory of the host. Copies from and to it run beside the host's own
+  // Pinned memory of the host. Copies from and to it overlap with the host's
   // work.
   virtual CUresult MemHostAlloc(void** address, size_t size_bytes) = 0;
   virtual CUresult MemFreeHost(void* address) = 0;

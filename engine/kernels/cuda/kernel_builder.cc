@@ -8,9 +8,9 @@ namespace replicant::kernels::cuda {
 namespace {
 
 constexpr int64_t kThreadsPerBlock = 256;
-// Bodies take several elements a thread beyond this.
+// Beyond this number of blocks, a thread computes several elements.
 constexpr int64_t kMaxBlocks = 1 << 20;
-// What allocations of the driver have, and libraries may count on.
+// Alignment of the driver's allocations, which libraries may rely on.
 constexpr size_t kWorkspaceAlignment = 256;
 
 size_t RoundUp(size_t size, size_t alignment) {

@@ -14,8 +14,8 @@ namespace {
 // resolve time.
 constexpr int kLaunches = 8;
 constexpr size_t kSamples = 5;
-// A first sample of more than so many times the best, and of more than the time
-// to bring a graph to the device, is of work that is not going to win.
+// A candidate is given up if its first sample takes over this many times the
+// best, and longer than bringing a graph to the device.
 constexpr double kHopeless = 4.0;
 constexpr double kUploadUs = 1000.0;
 
@@ -47,14 +47,14 @@ std::optional<double> LaunchTimer::MedianUs(const LaunchFunction& launch,
   CUstream const stream = HandleOf(*stream_);
   std::unique_ptr<Recording> recording;
   try {
-    // libraries load what they load at a first call
+    // libraries load code and memory at their first call
     launch(stream);
     stream_->Synchronize();
     recording = RecordOn(device_, *stream_, [&] {
       for (int i = 0; i < kLaunches; ++i) launch(stream);
     });
   } catch (const DeviceError& e) {
-    // throws if it is the device that failed, which does not come back
+    // throws if the device itself failed, which is permanent
     stream_->Synchronize();
     *why = e.what();
     return std::nullopt;

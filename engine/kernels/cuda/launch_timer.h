@@ -11,7 +11,7 @@
 
 namespace replicant::kernels::cuda {
 
-// Measures the time that a device takes for work, on a stream of its own.
+// Measures the time that a device takes for work, on a separate stream.
 //
 // A launch of a few microseconds takes the host longer to issue than the device
 // to run. Launches are therefore recorded, as in a step (recorded_graph.h), and

@@ -8,12 +8,12 @@
 
 namespace replicant::kernels::cuda {
 
-// The CUDA backend on given libraries instead of those of this machine: tests
-// hand in their own. Throws as Device() does.
+// The CUDA backend on given libraries instead of this machine's libraries:
+// tests pass their own. Throws as Device() does.
 std::unique_ptr<Backend> MakeBackendOn(const Libraries& libraries,
                                        const BackendOptions& options);
 
-// MakeDescribedCudaBackend() whose convolutions are planned by this library.
+// MakeDescribedCudaBackend() with this library to plan convolutions.
 std::unique_ptr<Backend> MakeDescribedBackendOn(
     std::shared_ptr<ConvolutionLibrary> convolution);
 

@@ -5,8 +5,8 @@
 #include "base/shared_library.h"
 #include "engine/kernels/cuda/driver.h"
 
-// cuda.h renames some functions to a versioned symbol by a macro: the name that
-// is looked up must be expanded first.
+// cuda.h renames some functions to versioned symbols by macros: a name must be
+// expanded before it is looked up.
 #define REPLICANT_TEXT(name) #name
 #define REPLICANT_SYMBOL(name) REPLICANT_TEXT(name)
 #define REPLICANT_FIND(name) library_.Find(REPLICANT_SYMBOL(name), &name##_)
@@ -45,7 +45,7 @@ class LoadedDriver : public Driver {
     REPLICANT_FIND(cuEventDestroy);
     REPLICANT_FIND(cuEventRecord);
     REPLICANT_FIND(cuEventSynchronize);
-    // the name before CUDA 12.8: of an older driver, its version is the error
+    // the name before CUDA 12.8: for an older driver, its version is the error
     library_.Find("cuEventElapsedTime", &cuEventElapsedTime_);
     REPLICANT_FIND(cuStreamBeginCapture);
     REPLICANT_FIND(cuStreamEndCapture);
@@ -201,7 +201,7 @@ class LoadedDriver : public Driver {
 
  private:
   // Retains the context once more, for the rest of the process: the libraries
-  // keep state in it, which a context that goes and comes again would lack.
+  // keep state in it, which would be lost with the context.
   CUresult KeepContext(CUdevice device) {
     static Mutex mutex;
     static std::set<CUdevice> kept;

@@ -61,11 +61,11 @@ class MatMulLibrary {
   // Throws DeviceError if there is no algorithm for the problem.
   virtual std::unique_ptr<MatMulPlan> Plan(const MatMulProblem& problem) = 0;
   // Up to `max` plans with different names, the best first by the library's
-  // estimate: the first is that of Plan(). Throws as Plan() does.
+  // estimate: the first is the result of Plan(). Throws as Plan() does.
   virtual std::vector<std::unique_ptr<MatMulPlan>> Candidates(
       const MatMulProblem& problem, int max);
-  // The candidate of this name; null if the library has none. Throws as Plan()
-  // does.
+  // The candidate with this name; null if the library has none. Throws as
+  // Plan() does.
   virtual std::unique_ptr<MatMulPlan> PlanNamed(const MatMulProblem& problem,
                                                 const std::string& name);
   // "cuBLASLt 13.1.0"; empty if unknown.

@@ -15,9 +15,10 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-// The library takes the configuration of an older nccl.h, not of a newer one.
+// The library accepts the configuration of an older nccl.h, but not of a newer
+// one.
 constexpr int kMinVersion = NCCL_VERSION_CODE / 100 * 100;
-// How long a rank that ends waits for the others before it drops them.
+// How long an ending rank waits for the others before it drops them.
 constexpr auto kFinalizeTime = std::chrono::seconds(5);
 
 std::string NcclVersionText(int version) {
@@ -172,7 +173,7 @@ class LoadedRank final : public NcclRank {
   void Leave() override {
     if (is_leaving_) return;
     is_leaving_ = true;
-    // how it goes on is seen when the rank is destroyed
+    // the outcome is seen when the rank is destroyed
     static_cast<void>(f_.finalize(comm_));
   }
 

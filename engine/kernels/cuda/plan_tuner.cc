@@ -141,8 +141,8 @@ std::optional<PlanCache::Entry> PlanTuner::Tune(
   ScratchOperands scratch(*device_);
   if (!scratch.Allocate({first, second, third, bias, workspace_bytes})) {
     spdlog::warn(
-        "{}: no memory to tune {}: its operands and workspace take {} bytes; "
-        "the library's choice is taken",
+        "{}: not enough memory to tune {}: its operands and workspace take {} "
+        "bytes; using the library's choice",
         device_->name(), text, first + second + third + bias + workspace_bytes);
     return std::nullopt;
   }
@@ -217,8 +217,8 @@ std::vector<std::optional<double>> PlanTuner::TimeAll(
   }
   if (num_failed == static_cast<int>(names.size())) {
     spdlog::warn(
-        "{}: all {} candidates for {} failed, the last with: {}; the library's "
-        "choice is taken",
+        "{}: all {} candidates for {} failed, the last with: {}; using the "
+        "library's choice",
         device_->name(), num_failed, problem, why);
   }
   const MutexLock lock(mutex_);

@@ -16,15 +16,15 @@
 
 namespace replicant::kernels::cuda {
 
-// Plans problems by the libraries of a device: with their own first choice, or,
-// with a cache, with the candidate that is the fastest on this device.
+// Plans problems with the libraries of a device: by their first choice, or,
+// with a cache, by the candidate that is fastest on this device.
 //
-// A problem that the cache does not know is tuned: each candidate is timed on
-// operands of its own (launch_timer.h), whose contents are undefined. A
-// candidate that fails is left out. The library's choice stays where all fail,
-// and where operands and workspace do not fit into the free memory, with a
-// warning; such a problem is not cached. Candidates keep the library's rules:
-// an f32 problem without TF32 has none that rounds.
+// A problem that is not in the cache is tuned: each candidate is timed on
+// separate operands (launch_timer.h), whose contents are undefined. A candidate
+// that fails is left out. The library's choice stays, with a warning, if all
+// fail or if operands and workspace do not fit into the free memory; such a
+// problem is not cached. Candidates keep the library's rules: none rounds the
+// operands of an f32 problem without TF32.
 //
 // Never in a capture: tuning allocates and waits.
 //
@@ -48,7 +48,7 @@ class PlanTuner {
   struct Summary {
     int num_found = 0;   // in the cache
     int num_tuned = 0;   // among several candidates
-    int num_kept = 0;    // of these: the library's choice is the fastest
+    int num_kept = 0;    // of the tuned: the library's choice is the fastest
     int num_failed = 0;  // candidates
     double largest_gain = 1.0;
     std::string largest_gain_of;  // problem

@@ -8,7 +8,7 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-// So that a place in a window is 16 bits.
+// Limit that lets a place in a window fit in 16 bits.
 constexpr int64_t kMaxWindow = 255;
 
 PoolShape ShapeOf(const KernelBuilder& builder, const Shape& x,

@@ -5,7 +5,8 @@
 namespace replicant::kernels::cuda {
 namespace {
 
-// A capture in progress. Ends it, and throws its graph away, if nobody did.
+// A capture in progress. The destructor ends it and discards its graph, unless
+// that is done.
 class Capture {
  public:
   Capture(const Device& device, CUstream stream)

@@ -14,7 +14,7 @@ namespace {
 
 // Threads that keep a large device busy.
 constexpr int64_t kWantedThreads = 1 << 16;
-// Elements that are worth a part of their own.
+// Minimum elements of a part.
 constexpr int64_t kMinPartSize = 32;
 
 struct Axis {
@@ -60,7 +60,7 @@ bool IsMiddle(const std::vector<Axis>& axes, Middle* middle) {
       (has_reduced ? middle->inner : middle->outer) *= axis.size;
     }
   }
-  // nothing to reduce: every element is a row of its own
+  // nothing to reduce: every element is a separate row
   if (!has_reduced) *middle = {middle->outer, 1, 1};
   return true;
 }

@@ -103,7 +103,7 @@ RunFunction MakeNorm(const KernelRequest& request, bool is_batch_norm) {
       for (int64_t e = 0; e < plan.size; ++e) {
         const double y =
             NormValue(plan, operands, group, e, s, residual, has_relu);
-        // rounded before the activation, like the result of a node of its own
+        // rounded before the activation, like the result of a separate node
         Store(operands.outputs[0], plan.dtype, plan.Offset(group, e),
               activation(graph::RoundToDType(y, plan.dtype)));
       }

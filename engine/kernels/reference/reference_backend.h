@@ -8,7 +8,7 @@
 namespace replicant::kernels {
 
 // The oracle: every op as plain loops on one thread, in double where precision
-// matters. It is slow, and every other backend is held to its results.
+// matters. It is slow; every other backend must match its results.
 //
 // Types: f32, f64 and bf16 for every floating op. Sums are made in double and
 // rounded once. Layouts: row-major only.

@@ -2,7 +2,7 @@
 
 #include "engine/kernels/common/host_kernel.h"
 
-// Families with kernels of the reference's own. The others are in common/.
+// Families with kernels that only the reference has. The others are in common/.
 namespace replicant::kernels::reference {
 
 void AddMatMulKernels(HostKernelTable& table);

@@ -62,7 +62,7 @@ TEST(GradientsTest, RefuseALossThatIsNoScalar) {
   const Output x = g.Input("x", DType::kF32, Shape({2}));
   EXPECT_EQ(MessageOf([&] { Gradients(x, {x}, kSite); }),
             "model.cc:12: Gradients: want a floating scalar as loss, got 'x' "
-            "of f32[2]; hint: ReduceMean or ReduceSum it");
+            "of type f32[2]; hint: apply ReduceMean or ReduceSum");
 }
 
 TEST(GradientsTest, RefuseAnOpWithoutGradientOnTheWay) {
@@ -71,8 +71,8 @@ TEST(GradientsTest, RefuseAnOpWithoutGradientOnTheWay) {
   const Output loss = ReduceSum(Sign(x, kOther));
   EXPECT_EQ(MessageOf([&] { Gradients(loss, {x}, kSite); }),
             "model.cc:12: Gradients: Sign 'Sign' (layer.cc:5) has no gradient: "
-            "it is zero wherever it exists; hint: StopGradient in front of it, "
-            "if none should flow");
+            "it is zero wherever it exists; hint: put StopGradient in front of "
+            "it, if none should flow");
 }
 
 // What lies behind a StopGradient need not be differentiable.
@@ -97,7 +97,7 @@ TEST(GradientsTest, RefuseWhatTheLossDoesNotDependOn) {
       "to 'x'");
   EXPECT_EQ(MessageOf([&] { Gradients(Square(x), {n}, kSite); }),
             "model.cc:12: Gradients: want floating outputs to differentiate "
-            "by, got 'n' of i64[]");
+            "by, got 'n' of type i64[]");
 }
 
 }  // namespace

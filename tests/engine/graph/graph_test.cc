@@ -82,7 +82,7 @@ TEST(GraphTest, RefusesANameThatIsTaken) {
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
                  "model.cc:12: Input: the name 'x' is taken; hint: an input "
-                 "needs a name of its own");
+                 "needs a unique name");
   }
   try {
     g.AddVariable({.name = ""}, kSite);
@@ -90,7 +90,7 @@ TEST(GraphTest, RefusesANameThatIsTaken) {
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
                  "model.cc:12: AddVariable: the name '' is empty; hint: a "
-                 "variable needs a name of its own");
+                 "variable needs a unique name");
   }
 }
 

@@ -18,7 +18,7 @@ using testing::MessageOf;
 
 TEST(BackendTest, AMissingBackendIsNamed) {
   EXPECT_EQ(MessageOf([] { MakeBackend("tpu"); }),
-            "MakeBackend: no backend 'tpu'; known: " +
+            "MakeBackend: no backend 'tpu'; allowed: " +
                 fmt::format("{}", fmt::join(BuiltBackends(), ", ")));
 }
 

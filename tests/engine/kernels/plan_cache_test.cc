@@ -139,7 +139,7 @@ TEST_P(BadPlanCacheTest, IsNamedOnceAndKept) {
   EXPECT_EQ(Ask(cache, "a", "z"), (Outcome{"x", false}));
   EXPECT_EQ(ReadFile(file()), GetParam().text);
   EXPECT_THAT(log.lines(),
-              ElementsAre("tuned plans are not kept: " + file().string() +
+              ElementsAre("tuned plans are not saved: " + file().string() +
                           ": " + GetParam().message +
                           "; hint: remove the file, or name another folder in "
                           "cuda_autotune.cache"));
@@ -193,7 +193,7 @@ TEST_F(PlanCacheTest, AFolderThatCannotBeMadeIsOneWarning) {
   EXPECT_EQ(Ask(cache, "b", "x"), (Outcome{"x", true}));
   EXPECT_EQ(Ask(cache, "a", "y"), (Outcome{"x", false}));
   EXPECT_THAT(log.lines(),
-              ElementsAre(StartsWith("tuned plans are not kept: ")));
+              ElementsAre(StartsWith("tuned plans are not saved: ")));
 }
 
 // A folder where the lock cannot be made; root may write to any folder that
@@ -217,7 +217,7 @@ TEST_F(PlanCacheTest, WithoutAFolderEntriesAreInMemory) {
   EXPECT_EQ(Ask(cache, "a", "x"), (Outcome{"x", true}));
   EXPECT_EQ(Ask(cache, "a", "y"), (Outcome{"x", false}));
   EXPECT_THAT(log.lines(),
-              ElementsAre("tuned plans are not kept: there is no folder for "
+              ElementsAre("tuned plans are not saved: there is no folder for "
                           "them: HOME is not set"));
 }
 

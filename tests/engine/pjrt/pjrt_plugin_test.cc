@@ -65,9 +65,9 @@ TEST(PjrtPluginTest, NamesAMissingFile) {
 }
 
 TEST(PjrtPluginTest, NamesALibraryThatIsNoPlugin) {
-  EXPECT_EQ(MessageOfLoad("libm.so.6"),
-            "libm.so.6 has no GetPjrtApi; hint: give the file of a PJRT "
-            "plugin");
+  EXPECT_EQ(
+      MessageOfLoad("libm.so.6"),
+      "libm.so.6 has no GetPjrtApi; hint: give the file of a PJRT plugin");
 }
 
 TEST(PjrtPluginTest, RefusesAnotherMajorVersion) {
@@ -95,8 +95,8 @@ TEST(PjrtPluginTest, RefusesATableThatHoldsNoVersion) {
   const FakePlugin fake;
   fake->api.struct_size = offsetof(PJRT_Api, pjrt_api_version);
   EXPECT_THAT(MessageOfLoad(fake.file()),
-              EndsWith(": GetPjrtApi() gives a table of 16 bytes, which holds "
-                       "no version"));
+              EndsWith(": GetPjrtApi() returned a table of 16 bytes, too short "
+                       "to hold a version"));
 }
 
 // Fields after the end of an older plugin's table are not its own.

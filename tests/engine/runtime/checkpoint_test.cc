@@ -66,8 +66,7 @@ TEST_F(CheckpointTest, IsNeverWrittenOver) {
   EXPECT_EQ(MessageOf([&] {
               SaveCheckpoint(path_, CopyVariables(saved_.store()), {});
             }),
-            fmt::format("{}: is there already; a checkpoint is never written "
-                        "over",
+            fmt::format("{}: already exists; a checkpoint is never overwritten",
                         path_.string()));
 }
 
@@ -89,7 +88,7 @@ TEST_F(CheckpointTest, RefusesAnotherShapeAndLeavesTheStore) {
   Program other(Shape({3, 3}));
   EXPECT_EQ(MessageOf([&] { LoadCheckpoint(path_, other.store()); }),
             fmt::format("{}/variables.safetensors: variable 'net/weight' is "
-                        "f32[2,3], the program wants f32[3,3]",
+                        "f32[2,3], but the program needs f32[3,3]",
                         path_.string()));
   EXPECT_EQ(ToDoubles(other.store().Get("net/weight").view()),
             std::vector<double>(9, 0.0));
@@ -97,11 +96,12 @@ TEST_F(CheckpointTest, RefusesAnotherShapeAndLeavesTheStore) {
 
 TEST_F(CheckpointTest, RefusesAnUnknownVariable) {
   Program other(Shape({2, 3}), "net/kernel");
-  EXPECT_EQ(MessageOf([&] { LoadCheckpoint(path_, other.store()); }),
-            fmt::format("{}/variables.safetensors: holds variable "
-                        "'net/weight', which the program has not; hint: it was "
-                        "written by another configuration",
-                        path_.string()));
+  EXPECT_EQ(
+      MessageOf([&] { LoadCheckpoint(path_, other.store()); }),
+      fmt::format(
+          "{}/variables.safetensors: holds variable 'net/weight', which the "
+          "program lacks; hint: it was written by another configuration",
+          path_.string()));
 }
 
 TEST_F(CheckpointTest, APartOfItIsLoaded) {

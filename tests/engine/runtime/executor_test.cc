@@ -131,8 +131,8 @@ TEST(ExecutorTest, RefusesANodeThatNeedsOldAndNewVersion) {
     FAIL() << "no InvalidArgument";
   } catch (const InvalidArgument& e) {
     EXPECT_STREQ(e.what(),
-                 "model.cc:12: Assign 'Assign_v' replaces variable 'v', but "
-                 "what needs the old value also needs the new one; hint: take "
+                 "model.cc:12: Assign 'Assign_v' replaces variable 'v', but a "
+                 "node needs both the old and the new value; hint: take "
                  "Identity() of the old value");
   }
 }
@@ -220,10 +220,10 @@ TEST(ExecutorTest, DebugModeNamesTheFirstOpThatMadeANan) {
     plan->Run();
     FAIL() << "no NumericError";
   } catch (const NumericError& e) {
-    EXPECT_STREQ(e.what(),
-                 "model.cc:12: Log 'Log': element 1 of output 0, f32[3], is "
-                 "not finite; it is the first op of this run that made such a "
-                 "value");
+    EXPECT_STREQ(
+        e.what(),
+        "model.cc:12: Log 'Log': element 1 of output 0, f32[3], is not finite; "
+        "it is the first op of this run that produced such a value");
   }
 }
 
@@ -340,8 +340,8 @@ TEST(ExecutorTest, RefusesAStoreThatHoldsAnotherShape) {
     FAIL() << "no ShapeError";
   } catch (const ShapeError& e) {
     EXPECT_STREQ(e.what(),
-                 "VariableStore::Declare: variable 'w' is f32[2], the graph "
-                 "wants f32[3]");
+                 "VariableStore::Declare: variable 'w' is f32[2], but the "
+                 "graph needs f32[3]");
   }
 }
 

@@ -331,7 +331,7 @@ TEST(SynchronousReplicatorTest, RefusesAGradientOfAProduct) {
                              replica.AllReduce(x, ReduceOp::kProd, kSite));
                          return ValueOnly(graph::Gradients(y, {x})[0]);
                        }),
-            "step.cc:7: AllReduce prod 'AllReduce' has no gradient; hint: "
+            "step.cc:7: AllReduce prod 'AllReduce' has no gradient; hint: put "
             "StopGradient in front of it, if none should flow");
 }
 

@@ -111,8 +111,8 @@ TEST(RandomTest, RefusesATakenNameAndOtherSteps) {
               RandomUniform({.name = "u", .step = step}, DType::kF32,
                             Shape({2}), kSite);
             }),
-            "model.cc:12: the random stream 'u' is taken; hint: two ops of one "
-            "stream would draw the same numbers");
+            "model.cc:12: the random stream 'u' is taken; hint: two ops with "
+            "one stream would draw the same numbers");
   EXPECT_EQ(MessageOf([&] {
               RandomNormal({.name = "", .step = step}, DType::kF32, Shape({2}),
                            kSite);

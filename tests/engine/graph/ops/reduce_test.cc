@@ -104,11 +104,11 @@ TEST(ReduceTest, RefusesAxesAndTypesThatDoNotFit) {
   EXPECT_EQ(MessageOf([&] { ReduceSum(x, {.axes = {2}}, kSite); }),
             "model.cc:12: ReduceSum 'ReduceSum': axis 2 is outside [-2, 2) of "
             "f32[2,0]");
-  EXPECT_EQ(MessageOf([&] {
-              ReduceSum(x, {.axes = {0, -2}}, kSite);
-            }),
-            "model.cc:12: ReduceSum 'ReduceSum': axes [0,0] name one axis "
-            "twice");
+  EXPECT_EQ(
+      MessageOf([&] {
+        ReduceSum(x, {.axes = {0, -2}}, kSite);
+      }),
+      "model.cc:12: ReduceSum 'ReduceSum': axes [0,0] name an axis twice");
   EXPECT_EQ(MessageOf([&] { ReduceMax(x, {.axes = {1}}, kSite); }),
             "model.cc:12: ReduceMax 'ReduceMax': axis 1 of f32[2,0] is empty "
             "and has no extremum");

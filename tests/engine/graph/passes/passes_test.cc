@@ -369,7 +369,7 @@ TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {
   EXPECT_EQ(MessageOf([&] {
               runner.Compile({.outputs = {x}}, {.passes = {{"fusion"}}});
             }),
-            "RunPasses: no pass 'fusion'; known: fold, cse, fuse_epilogue, "
+            "RunPasses: no pass 'fusion'; allowed: fold, cse, fuse_epilogue, "
             "fuse_pixels, fuse_elementwise, layout, prune");
 }
 

@@ -87,14 +87,13 @@ TEST(CudaDeviceTest, APlanThatDoesNotFitNamesItsLargestTensors) {
   const graph::Output y = graph::Softmax(graph::MatMul(x, g.Read(w)));
   runtime::VariableStore store(*backend, /*seed=*/1);
   // the boundary is x twice, once to land, and y
-  EXPECT_EQ(
-      MessageOf([&] {
-        runtime::Executor(g, {.outputs = {y}, .updates = {}}, store);
-      }),
-      "cuda:0: cannot allocate 8192 bytes; 1568 of 20000 bytes are free; the "
-      "plan wants 24768 bytes for itself (intermediate 4096, scratch 192, "
-      "constants 0, boundary 20480) and 2048 for variables; its largest "
-      "tensors: MatMul f32[64,16] 4096 bytes");
+  EXPECT_EQ(MessageOf([&] {
+              runtime::Executor(g, {.outputs = {y}, .updates = {}}, store);
+            }),
+            "cuda:0: cannot allocate 8192 bytes; 1568 of 20000 bytes are free; "
+            "the plan needs 24768 bytes for itself (intermediate 4096, scratch "
+            "192, constants 0, boundary 20480) and 2048 for variables; its "
+            "largest tensors: MatMul f32[64,16] 4096 bytes");
 }
 
 TEST(CudaDeviceTest, AFailedCallIsNamed) {

@@ -317,7 +317,7 @@ TEST_F(CudaTunerTest, WhereAllFailTheFirstIsTakenWithAWarning) {
   EXPECT_THAT(log.lines(),
               ElementsAre("cuda:0: all 3 candidates for 1 products of a [3,8] "
                           "and b [8,5], f32 to f32 failed, the last with: "
-                          "matmul: slow fails; the library's choice is taken"));
+                          "matmul: slow fails; using the library's choice"));
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
@@ -347,9 +347,9 @@ TEST(CudaTunerMemoryTest, AProblemThatDoesNotFitKeepsTheFirstAndSaysSo) {
       4.0F);
   EXPECT_THAT(
       log.lines(),
-      ElementsAre("cuda:0: no memory to tune 1 products of a [300,8] and b "
-                  "[8,5], f32 to f32: its operands and workspace take 105760 "
-                  "bytes; the library's choice is taken"));
+      ElementsAre("cuda:0: not enough memory to tune 1 products of a [300,8] "
+                  "and b [8,5], f32 to f32: its operands and workspace take "
+                  "105760 bytes; using the library's choice"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "tuned_plans.txt"));
   EXPECT_THAT(driver->problems(), IsEmpty());
   EXPECT_THAT(driver->live(), IsEmpty());
