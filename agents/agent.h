@@ -84,7 +84,7 @@ struct PolicyOptions {
 // An agent: a policy for actors, and the update with which a learner trains it.
 // Both functions build graphs; they share variables by name.
 //
-// A program adds its own agent to its registry (programs/registry.h). The
+// A program adds its own agent to its registry (programs/run/registry.h). The
 // learner, the actors and the evaluator then run the agent unchanged.
 //
 // Thread-safety: const methods may run concurrently on different graphs.

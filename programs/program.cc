@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <string_view>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -20,15 +18,15 @@
 #include "base/process.h"
 #include "fleet/protocol/heartbeat_sender.h"
 #include "fleet/version.h"
-#include "programs/actor_program.h"
+#include "programs/actor/actor_program.h"
 #include "programs/built_in_program.h"
-#include "programs/evaluator_program.h"
-#include "programs/export_program.h"
-#include "programs/fleet_program.h"
-#include "programs/learner_program.h"
+#include "programs/evaluator/evaluator_program.h"
+#include "programs/export/export_program.h"
+#include "programs/fleet/fleet_program.h"
+#include "programs/learner/learner_program.h"
 #include "programs/lockstep/lockstep_program.h"
 #include "programs/plan/plan_program.h"
-#include "programs/replay_program.h"
+#include "programs/replay/replay_program.h"
 
 namespace replicant::programs {
 namespace {
@@ -146,18 +144,6 @@ int RunBuiltInProgram(const char* name, int argc, char** argv) {
     return Run(*program, argc, argv, registry,
                Commands::InFolder(ThisExecutable().parent_path()));
   });
-}
-
-int64_t ParseInteger(const std::string& option, const std::string& text,
-                     config::Range<int64_t> range) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || parsed != end || !range.Contains(value)) {
-    throw ConfigError(fmt::format("{} {}: want a whole number in [{}, {}]",
-                                  option, text, range.min, range.max));
-  }
-  return value;
 }
 
 }  // namespace replicant::programs

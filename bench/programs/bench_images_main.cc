@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "learner/data/encode_png.h"
 #include "learner/data/encoded_images.h"
-#include "programs/registry.h"
+#include "programs/run/registry.h"
 
 namespace replicant::data {
 namespace {

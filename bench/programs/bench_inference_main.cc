@@ -34,7 +34,7 @@
 #include "base/thread.h"
 #include "engine/runtime/parameters.h"
 #include "env/vector_environment.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 
 namespace {
 

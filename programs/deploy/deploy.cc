@@ -9,7 +9,7 @@
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "programs/check_run.h"
+#include "programs/run/check_run.h"
 
 namespace replicant::programs {
 

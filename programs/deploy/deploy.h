@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "programs/commands.h"
-#include "programs/run_config.h"
+#include "programs/run/commands.h"
+#include "programs/run/run_config.h"
 
 // Files with which a batch system runs a configuration: `fleet --render BACKEND
 // --to FOLDER`.

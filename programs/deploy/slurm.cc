@@ -7,7 +7,7 @@
 
 #include "base/fs.h"
 #include "programs/deploy/deploy.h"
-#include "programs/shell_word.h"
+#include "programs/run/shell_word.h"
 
 // One job for launcher, learner, replay and evaluator, and an array of jobs
 // that bring actors. Array tasks join by the run's folder, which all nodes see,

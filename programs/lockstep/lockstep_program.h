@@ -1,6 +1,6 @@
 #pragma once
 
-#include "programs/program.h"
+#include "programs/run/invocation.h"
 
 namespace replicant::programs {
 

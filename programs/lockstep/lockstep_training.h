@@ -3,7 +3,7 @@
 #include <string>
 
 #include "env/task_registry.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 
 namespace replicant::programs {
 

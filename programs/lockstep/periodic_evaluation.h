@@ -12,7 +12,7 @@
 #include "evaluation/evaluator.h"
 #include "learner/learner.h"
 #include "learner/workload.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 
 namespace replicant::programs {
 

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "engine/kernels/cuda_backend.h"
-#include "programs/make_workload.h"
 #include "programs/plan/plan_text.h"
+#include "programs/run/make_workload.h"
 
 namespace replicant::programs {
 namespace {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/kernels/backend.h"
-#include "programs/program.h"
+#include "programs/run/invocation.h"
 #include "replicator/step_plans.h"
 
 namespace replicant::programs {

@@ -24,8 +24,8 @@
 #include "base/process.h"
 #include "evaluation/evaluation_log.h"
 #include "fleet/run_folder.h"
-#include "programs/learning_curve.h"
-#include "programs/run_config.h"
+#include "programs/run/learning_curve.h"
+#include "programs/run/run_config.h"
 #include "programs/sweep/sweep_config.h"
 
 namespace replicant::programs {

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "programs/commands.h"
-#include "programs/registry.h"
+#include "programs/run/commands.h"
+#include "programs/run/registry.h"
 
 namespace replicant::programs {
 

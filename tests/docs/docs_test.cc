@@ -19,7 +19,7 @@
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 
 namespace replicant::programs {
 namespace {

@@ -1,4 +1,4 @@
-#include "programs/check_run.h"
+#include "programs/run/check_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "base/rpc/curve.h"
 #include "engine/kernels/backend.h"
 #include "learner/checkpoint_folder.h"
-#include "programs/check_resume.h"
+#include "programs/run/check_resume.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -51,8 +51,8 @@ TEST(CheckAddressesTest, RefusesAnAddressThatIsGivenTwice) {
   RunConfig config;
   config.replay.bind = config.learner.parameter_bind = "ipc:///tmp/one";
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckAddresses(config); }),
-            "learner.parameter_bind: ipc:///tmp/one is that of replay.bind, "
-            "too; want another");
+            "learner.parameter_bind: ipc:///tmp/one is also used by "
+            "replay.bind; choose another");
   config.learner.parameter_bind = "ipc:///tmp/other";
   EXPECT_NO_THROW(CheckAddresses(config));
 }
@@ -73,8 +73,8 @@ TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
   config = {};
   config.replay.metrics_address = config.fleet.metrics_address = "127.0.0.1:9";
   EXPECT_EQ(refusal(config),
-            "replay.metrics_address: 127.0.0.1:9 is that of "
-            "fleet.metrics_address, too; want another");
+            "replay.metrics_address: 127.0.0.1:9 is also used by "
+            "fleet.metrics_address; choose another");
   config = {};
   const auto file = folder.path() / "file";
   AtomicWriteFile(file, "");
@@ -196,7 +196,7 @@ TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   EXPECT_NO_THROW(CheckReplay(small, 100));
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(small, 101); }),
             "learner.batch_size: 101 is more than replay.tables.main.max_size "
-            "= 100: a batch of so many items is never there");
+            "= 100: the table can never hold that many items");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "agents/d4pg/config.h"
 #include "base/config/load.h"
 #include "base/fs.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 
 namespace replicant::programs {
 namespace {

@@ -1,4 +1,4 @@
-#include "programs/launcher_place.h"
+#include "programs/run/launcher_place.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "programs/run_config.h"
+#include "programs/run/run_config.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {

@@ -1,4 +1,4 @@
-#include "programs/summary.h"
+#include "programs/run/summary.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "programs/learning_curve.h"
+#include "programs/run/learning_curve.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {

@@ -1,0 +1,440 @@
+#include "programs/fleet/fleet_program.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "agents/task_spec.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/thread.h"
+#include "engine/runtime/checkpoint.h"
+#include "evaluation/evaluation_log.h"
+#include "fleet/metrics_page.h"
+#include "fleet/placement.h"
+#include "fleet/run_fleet.h"
+#include "learner/checkpoint_folder.h"
+#include "programs/deploy/deploy.h"
+#include "programs/fleet/run_control.h"
+#include "programs/join/join_program.h"
+#include "programs/roles/fleet_roles.h"
+#include "programs/run/check_resume.h"
+#include "programs/run/check_run.h"
+#include "programs/run/learning_curve.h"
+#include "programs/run/run_model.h"
+#include "programs/run/summary.h"
+#include "programs/sweep/sweep.h"
+#include "replay/checkpoint/checkpointer.h"
+#include "replay/checkpoint/shard_folder.h"
+
+namespace replicant::programs {
+namespace {
+
+using fleet::RunFolder;
+
+// A configuration, or a file of a model.
+constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
+
+// Returns why a part of the checkpoint of `step` cannot be read, or "" if all
+// parts can. Those of the replay's shards are in the folder if there are any.
+std::string FindDamage(const std::filesystem::path& run,
+                       const learner::CheckpointReader& checkpoints,
+                       int64_t step, int64_t num_shards) {
+  try {
+    const learner::Manifest manifest = checkpoints.ReadManifest(step);
+    std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
+    if (!manifest.has_input) return damage;
+    for (int64_t i = 0; i < num_shards && damage.empty(); ++i) {
+      damage = replay::FindDamage(
+          replay::ShardFolder(run / "replay", i, num_shards), manifest.id);
+    }
+    return damage;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Sets aside checkpoints that are newer than the newest one whose parts can all
+// be read, so that learner and replay go back to one moment. If there is none,
+// the roles report the damage.
+void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
+  const learner::CheckpointFolder checkpoints(folder / "checkpoints",
+                                              /*num_kept=*/1);
+  std::vector<std::pair<int64_t, std::string>> damaged;
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string damage =
+        FindDamage(folder, checkpoints, *step, num_shards);
+    if (!damage.empty()) {
+      damaged.emplace_back(*step, damage);
+      continue;
+    }
+    for (const auto& [left_out, problem] : damaged) {
+      spdlog::warn("checkpoint of step {} is left out: {}", left_out, problem);
+      checkpoints.LeaveOut(left_out);
+    }
+    return;
+  }
+}
+
+// Evaluates and records the last checkpoint in a process of its own, which
+// another signal or fleet.last_evaluation_timeout_s ends. Problems are logged.
+void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
+  const std::filesystem::path& folder = plan.run_folder;
+  const std::filesystem::path log = folder / "logs" / "last-evaluation.log";
+  ProcessOptions options;
+  options.command = plan.commands.Of("evaluator");
+  options.command.insert(
+      options.command.end(),
+      {"--checkpoint", folder.string(), "--began_ms", plan.began_ms});
+  if (plan.config.evaluation.video.enabled)
+    options.command.push_back("--video");
+  options.stdout_file = log;
+  options.stderr_file = log;
+  spdlog::info("evaluates the last checkpoint; a signal skips that");
+  const int num_signals = stop.count();
+  try {
+    Process evaluator(options);
+    std::optional<ExitStatus> status;
+    const double timeout_s = plan.config.fleet.last_evaluation_timeout_s;
+    const Clock& clock = Clock::Real();
+    const Clock::TimePoint deadline = clock.Now() + FromSeconds(timeout_s);
+    while (!status && stop.count() == num_signals && clock.Now() < deadline) {
+      status = evaluator.Wait(std::chrono::milliseconds(50));
+    }
+    if (!status) {
+      // it removes the video that it has begun
+      evaluator.Signal(SIGTERM);
+      evaluator.Wait(std::chrono::seconds(2));
+      spdlog::warn(
+          "the last evaluation was skipped{}",
+          stop.count() > num_signals
+              ? ""
+              : fmt::format(", since it took longer than "
+                            "fleet.last_evaluation_timeout_s = {:g} s; {}",
+                            timeout_s, log.string()));
+    } else if (!status->ok()) {
+      spdlog::warn("the last evaluation: {}; {} ends with: {}",
+                   status->ToString(), log.string(),
+                   fleet::LogTail(log, /*max_lines=*/1, /*indent=*/""));
+    }
+  } catch (const IoError& e) {
+    spdlog::warn("the last evaluation: {}", e.what());
+  }
+}
+
+// Draws the curve and prints what the run came to.
+void Summarize(const RolePlan& plan, const RunTotals& totals) {
+  const auto evaluations =
+      DrawCurveOfRun(plan.run_folder, plan.config.task.name);
+  std::printf("\n%s", SummaryTable(plan.config, totals, evaluations,
+                                   plan.run_folder, plan.commands)
+                          .c_str());
+  std::fflush(stdout);
+}
+
+// The step that the learner begins with.
+int64_t FirstStep(const std::filesystem::path& folder) {
+  const auto checkpoint = NewestCheckpoint(folder);
+  return checkpoint ? runtime::ReadCheckpointInfo(*checkpoint).step : 0;
+}
+
+// The key pair of this start of the run: that of the configuration, or of the
+// folder, where it is made if it is not there.
+std::filesystem::path KeyFileOfStart(const RunConfig& config,
+                                     const RunFolder& folder) {
+  const std::string& given = config.run.key_file;
+  if (given == "auto") return folder.MakeKey();
+  return given.empty() ? "" : std::filesystem::absolute(given);
+}
+
+// What the agents of other hosts need of the run, but for its key, which they
+// have.
+std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
+  const std::filesystem::path& path = folder.path();
+  std::vector<fleet::AgentFile> files = {
+      {"config.yaml", ReadFile(folder.config_file(), kMaxFileForHosts)}};
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(path)) {
+    const std::string name = entry.path().lexically_relative(path);
+    if (!entry.is_regular_file() ||
+        (name != "addresses.yaml" && !name.starts_with("model"))) {
+      continue;
+    }
+    files.push_back({name, ReadFile(entry.path(), kMaxFileForHosts)});
+  }
+  return files;
+}
+
+// How hosts join the run at `endpoint`, and which of them it starts.
+fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
+                          const std::string& endpoint,
+                          const RunFolder& folder) {
+  fleet::HostsOfRun hosts{
+      .endpoint = endpoint,
+      .pool = {
+          .files = FilesForHosts(folder),
+          .timeout = FromSeconds(config.cluster.host_timeout_s),
+          .processors_per_process = config.cluster.roles.at("actor").cores}};
+  const int64_t num_tasks = config.cluster.slurm.actor_tasks;
+  if (config.cluster.backend == fleet::ClusterBackend::kSlurm) {
+    hosts.pool.idle_timeout = FromSeconds(config.cluster.slurm.idle_task_s);
+    for (int64_t i = 0; i < num_tasks; ++i) {
+      hosts.expected.push_back({.label = fmt::format("array task {}", i),
+                                .name_end = fmt::format("_{}", i)});
+    }
+  }
+  if (config.cluster.backend == fleet::ClusterBackend::kSsh) {
+    for (const fleet::HostConfig& host : config.cluster.hosts) {
+      hosts.expected.push_back({.label = host.name, .name_end = host.name});
+    }
+    hosts.launched = LaunchedAgents(config, commands);
+  }
+  return hosts;
+}
+
+int Run(RunConfig config, const Commands& commands,
+        const agents::TaskSpec& task, RunFolder folder) {
+  const std::filesystem::path& path = folder.path();
+  const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
+  const StopSignal stop;
+  LeaveOutDamaged(
+      path, config.cluster.has_remote_replay() ? 0 : config.replay.shards);
+  const int64_t first_step = FirstStep(path);
+  const RolePlan plan{
+      .config = config,
+      .commands = commands,
+      .task = task,
+      .run_folder = path,
+      .storage_folder = path,
+      .config_file = folder.config_file(),
+      .key_file = KeyFileOfStart(config, folder),
+      .began_ms = fmt::format("{:.0f}", 1e3 * evaluation::FindBeginning(path))};
+  fleet::FleetRun run{.config = config.fleet,
+                      .seed = static_cast<uint64_t>(config.run.seed),
+                      .roles = {},
+                      .key_file = plan.key_file,
+                      .progress = ProgressFields(config),
+                      .curve_axis = {"learner", "updates", "frames"},
+                      .curves = CurveFields(config)};
+  fleet::ProcessorClaims claims;
+  const fleet::CpuTopology topology = fleet::ReadCpuTopology();
+  const std::vector<fleet::PlacedRole> placed =
+      fleet::PlaceBesideOthers(topology, RoleRequests(config), &claims);
+  std::fputs(fleet::PlacementTable(topology, placed).c_str(), stdout);
+  std::printf("run folder: %s\n", path.c_str());
+  std::fflush(stdout);
+  for (const fleet::PlacedRole& role : placed) {
+    run.roles.push_back(MakeRole(role, plan));
+  }
+  for (const fleet::RoleId& id : RemoteRoles(config)) {
+    run.roles.push_back(MakeRole({.request = {.id = id}, .cpus = {}}, plan));
+    run.roles.back().is_remote = true;
+    run.roles.back().is_elastic = id.role == "actor";
+  }
+  if (config.cluster.has_hosts()) {
+    run.hosts = HostsOf(config, commands, announced.join_endpoint, folder);
+    std::printf("hosts join at %s\n", announced.join_endpoint.c_str());
+    std::fflush(stdout);
+  }
+  const Clock::TimePoint start = Clock::Real().Now();
+  fleet::FleetStatus status;
+  const fleet::RunResult result = fleet::RunFleet(run, stop, folder, status);
+  const RunTotals totals = {
+      .status = ToString(result.status),
+      .reason = result.message.substr(0, result.message.find('\n')),
+      .resumed_at = first_step,
+      .wall_clock_s = ToSeconds(Clock::Real().Now() - start),
+      .frames = status.Sum("actor", "frames"),
+      .updates =
+          status.Last("learner", "updates") - static_cast<double>(first_step),
+      .samples_per_insert = status.Last("replay", "samples_per_insert")};
+  const bool has_checkpoint = NewestCheckpoint(path).has_value();
+  const bool has_failed = result.status == fleet::RunStatus::kFailed;
+  // a batch system that ends the job waits for no evaluation, and goes on later
+  const bool is_interrupted =
+      config.cluster.has_hosts() && stop.is_termination();
+  if (has_checkpoint && !has_failed && config.evaluation.enabled &&
+      stop.count() < 2 && !is_interrupted) {
+    EvaluateLastCheckpoint(plan, stop);
+  }
+  // the problem says enough of a run that failed before it had learned anything
+  if (has_checkpoint || !has_failed) Summarize(plan, totals);
+  for (const std::string& problem : result.problems) {
+    std::fprintf(stderr, "fleet: %s\n", problem.c_str());
+  }
+  if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
+  return result.ok() ? 0 : 1;
+}
+
+struct RenderOptions {
+  std::string backend, folder;  // empty: nothing is rendered
+};
+
+int RenderFiles(const Invocation& invocation, const RenderOptions& options) {
+  if (options.folder.empty()) {
+    throw ConfigError("--render: want --to FOLDER");
+  }
+  std::fputs(Render(options.backend,
+                    {.config = invocation.config(),
+                     .resolved_yaml = invocation.loaded.resolved_yaml,
+                     .commands = invocation.commands,
+                     .registry = invocation.registry,
+                     .folder = std::filesystem::absolute(options.folder)})
+                 .c_str(),
+             stdout);
+  return 0;
+}
+
+// Becomes the executable of --program, `EXECUTABLE fleet` with the other
+// arguments: its registry may know tasks and workloads that this one does not.
+// Returns if the command line has no --program. Throws IoError if the
+// executable cannot be run.
+std::optional<int> BecomeProgram(int argc, const char* const* argv) {
+  constexpr std::string_view kOption = "--program";
+  std::string executable;
+  std::vector<std::string> words = {"", "fleet"};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kOption && i + 1 < argc) {
+      executable = argv[++i];
+    } else if (word.starts_with("--program=")) {
+      executable = word.substr(kOption.size() + 1);
+    } else {
+      words.emplace_back(word);
+    }
+  }
+  if (executable.empty()) return std::nullopt;
+  words.front() = executable;
+  std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execv(executable.c_str(), arguments.data());
+  throw IoError::FromErrno("run", executable, errno);
+}
+
+// Throws ConfigError for a command among the options of a run: it would be
+// ignored, and a training would start.
+void CheckNoCommand(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    for (const auto& [command, form] :
+         {std::pair("--status", "RUN"), std::pair("--logs", "RUN [ROLE]"),
+          std::pair("--stop", "RUN"), std::pair("--join", "RUN [OPTIONS]"),
+          std::pair("--sweep", "FILE")}) {
+      if (word.substr(0, word.find('=')) != command) continue;
+      throw ConfigError(
+          fmt::format("{}: want it alone: fleet {} {}", word, command, form));
+    }
+  }
+}
+
+}  // namespace
+
+Program FleetProgram() {
+  const auto resumed = std::make_shared<std::string>();
+  const auto render = std::make_shared<RenderOptions>();
+  // of options that are here for --help: run_without_config acts on them
+  const auto ignored = std::make_shared<std::string>();
+  return {
+      .name = "fleet",
+      .about =
+          "Launches a run: replay, learner, actors and evaluator, on this "
+          "machine and on the hosts of its cluster.",
+      .add_options =
+          [resumed, render, ignored](config::CommandLine& command_line) {
+            command_line.AddConfigOption(
+                "--resume", resumed.get(),
+                "resume the run in this folder with its own configuration, "
+                "changed by --set",
+                [resumed](const std::string& given) {
+                  *resumed = RunFolder::Find(given).string();
+                  return RunFolder::ConfigFile(*resumed);
+                });
+            command_line.AddOption(
+                "--program", ignored.get(),
+                "executable that runs every role: a program of your own, with "
+                "its tasks, agents and workloads");
+            command_line.AddOption(
+                "--render", &render->backend,
+                "write the files by which a batch system runs the "
+                "configuration, and start nothing: slurm or kubernetes");
+            command_line.AddOption("--to", &render->folder,
+                                   "new folder for the files of --render");
+            AddRunControl(command_line);
+            AddJoin(command_line);
+            command_line.AddOption(
+                "--sweep", ignored.get(),
+                "train the runs of this sweep: seeds, grids, random draws");
+          },
+      .run =
+          [resumed, render](const Invocation& invocation) {
+            if (!render->backend.empty()) {
+              return RenderFiles(invocation, *render);
+            }
+            if (!render->folder.empty()) {
+              throw ConfigError("--to: needs --render slurm or kubernetes");
+            }
+            RunConfig config = invocation.config();
+            agents::TaskSpec task;
+            // every check comes before there is a folder
+            CheckKeys(config);
+            CheckCluster(config);
+            CheckHeartbeats(config);
+            CheckBackend(config);
+            if (!config.has_actors()) learner::CheckSameBatch(config.learner);
+            fleet::CheckMetricsAddress(fleet::kMetricsKey,
+                                       config.fleet.metrics_address);
+            if (config.has_actors()) {
+              task = CheckRun(config, invocation.registry.tasks);
+              CheckAddresses(config);
+            } else {
+              config.evaluation.enabled = false;
+            }
+            const std::string& yaml = invocation.loaded.resolved_yaml;
+            if (!resumed->empty()) {
+              CheckSameRun(config, yaml, *resumed);
+              CheckResume(invocation, task, *resumed);
+            }
+            RunFolder folder = resumed->empty()
+                                   ? RunFolder::Create(config.run, yaml)
+                                   : RunFolder::Resume(*resumed, yaml);
+            if (config.has_actors()) {
+              folder.SetConfig(KeepModel(config, invocation.registry.tasks,
+                                         folder.path(), yaml));
+            }
+            return Run(config, invocation.commands, task, std::move(folder));
+          },
+      .announces_addresses = true,
+      .run_without_config = [](int argc, const char* const* argv,
+                               const Registry& registry,
+                               const Commands& commands) -> std::optional<int> {
+        if (const auto code = BecomeProgram(argc, argv)) return code;
+        if (const auto code = ControlRun(argc, argv)) return code;
+        if (const auto code = JoinRun(argc, argv, registry, commands)) {
+          return code;
+        }
+        if (argc == 3 && std::string_view(argv[1]) == "--sweep") {
+          return RunSweep(argv[2], registry, commands);
+        }
+        CheckNoCommand(argc, argv);
+        return std::nullopt;
+      }};
+}
+
+}  // namespace replicant::programs

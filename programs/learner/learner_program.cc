@@ -1,0 +1,444 @@
+#include "programs/learner/learner_program.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/disk_queue.h"
+#include "base/error.h"
+#include "base/file_lock.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "base/rng.h"
+#include "base/thread.h"
+#include "fleet/protocol/heartbeat.h"
+#include "fleet/protocol/heartbeat_sender.h"
+#include "learner/checkpoint_folder.h"
+#include "learner/learner.h"
+#include "programs/evaluator/evaluator_program.h"
+#include "programs/learner/learner_alone.h"
+#include "programs/run/find_checkpoint.h"
+#include "programs/run/launcher_place.h"
+#include "programs/run/make_workload.h"
+#include "programs/run/step_shape.h"
+#include "programs/run/stop_order.h"
+#include "replay/client/batch_reader.h"
+#include "replicator/comm/mpi_communicator.h"
+
+namespace replicant::programs {
+namespace {
+
+using learner::EndReason;
+using learner::Workload;
+
+constexpr const char* kEvaluate = "--evaluate";
+
+struct LearnerOptions {
+  std::string role;  // empty: learner, or what a launcher says
+  std::string index;
+  std::string rank;        // "1/2", of a group that may shrink; empty: none
+  std::string checkpoint;  // to evaluate; empty for none
+};
+
+// Threads that decode frames beside the learner's steps. A step that uses all
+// processors decodes its own frames: a thread beside it would only hold it up.
+// A GPU's step of a millisecond wants more frames than one thread decodes.
+int64_t DecodeThreadsBeside(const replicator::ReplicationConfig& replication) {
+  constexpr int64_t kMaxThreads = 4;
+  const int64_t threads =
+      replication.backend == "cpu" ? replication.threads : 1;
+  const auto processors = static_cast<int64_t>(CpuSet::OfThisThread().size());
+  return std::clamp<int64_t>(processors - threads * replication.replicas, 0,
+                             kMaxThreads);
+}
+
+replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
+                                           int worker) {
+  const RunConfig& config = invocation.config();
+  const agents::TaskSpec task = TaskOf(invocation);
+  replay::BatchReaderOptions reader;
+  reader.endpoints = config.replay.Endpoints();
+  reader.curve = ReplayClientRole(config);
+  reader.name = fmt::format("learner-{}", worker);
+  reader.shape = StepShapeOf(task);
+  reader.table = config.sampled_table().name;
+  reader.window = config.sampled_table().n_step.window;
+  reader.batch_size = config.learner.batch_size;
+  reader.importance = config.learner.importance;
+  reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
+  // each decode thread has a batch, and the step one
+  reader.prefetch = std::max(reader.prefetch, reader.decode_threads + 1);
+  // each worker draws other items
+  reader.seed =
+      MemberSeed(static_cast<uint64_t>(config.run.seed), "learner", worker);
+  return reader;
+}
+
+// Runs a process that takes part in the learner's steps: a parameter server, or
+// a worker after the first.
+int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
+              const replicator::ProcessPlace& place) {
+  const RunConfig& config = invocation.config();
+  const StopSignal stop;
+  fleet::HeartbeatSender heartbeat(
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = id}));
+  auto replicator = replicator::Replicator::Create(
+      config.learner.replication, static_cast<uint64_t>(config.run.seed),
+      place);
+  std::optional<replay::BatchReader> transitions;
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  // one that follows the first process of its group
+  const bool makes_every_step =
+      !place.is_server && (replication.strategy->has_processes ||
+                           place.index % replication.processes_per_group != 0);
+  if (!place.is_server && !makes_every_step && config.has_actors()) {
+    transitions.emplace(ReaderOptionsOf(invocation, place.index));
+  }
+  const std::unique_ptr<Workload> workload = MakeWorkload(
+      invocation, std::move(replicator), transitions ? &*transitions : nullptr);
+  heartbeat.SetState(fleet::RoleState::kRunning);
+  // such a worker ends with that process, which would otherwise miss it
+  learner::Follow(*workload, [&] {
+    return !makes_every_step && (stop.count() > 0 || heartbeat.StopOrder());
+  });
+  workload->Stop();
+  heartbeat.SetState(fleet::RoleState::kDraining, "the training is over");
+  return 0;
+}
+
+// Evaluates the model of a checkpoint.
+int Evaluate(const Invocation& invocation, const std::string& given) {
+  const RunConfig& config = invocation.config();
+  if (config.has_actors()) return EvaluatePolicy(invocation, given);
+  const std::filesystem::path checkpoint = FindCheckpoint(kEvaluate, given);
+  const auto workload = MakeWorkload(invocation, MakeOneReplica(config),
+                                     /*source=*/nullptr);
+  const runtime::CheckpointInfo info =
+      runtime::LoadCheckpoint(checkpoint, workload->variables());
+  std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),
+              static_cast<long long>(info.step));
+  const Scalars scores = workload->Evaluate();
+  if (scores.empty()) {
+    throw ConfigError(fmt::format(
+        "--evaluate: learner.workload {} has nothing to evaluate; resnet50 "
+        "needs images.evaluation, sngan needs sngan.evaluation_features",
+        config.learner.workload));
+  }
+  for (const auto& [name, value] : scores) {
+    std::printf("%s %s\n", name.c_str(), fmt::format("{:.6g}", value).c_str());
+  }
+  return 0;
+}
+
+// Puts a workload's scalars into the heartbeats, by the names of their curves.
+class ShownScalars {
+ public:
+  explicit ShownScalars(fleet::HeartbeatSender& heartbeat)
+      : heartbeat_(heartbeat) {}
+
+  void Set(const Scalars& scalars) {
+    for (const auto& [scalar, value] : scalars) {
+      const std::string name = "learner/" + scalar;
+      if (!names_.contains(name)) {
+        if (names_.size() == kMostNames || !fleet::IsNumberName(name)) {
+          if (!std::exchange(has_warned_, true)) {
+            spdlog::warn(
+                "the fleet's metrics do not show '{}', and maybe others: want "
+                "[A-Za-z0-9_./-]{{1,64}}, {} names in a run",
+                name, kMostNames);
+          }
+          continue;
+        }
+        names_.insert(name);
+      }
+      heartbeat_.SetGauge(name, value);
+    }
+  }
+
+ private:
+  // a heartbeat has 256 numbers, and forgets none
+  static constexpr size_t kMostNames = 200;
+
+  fleet::HeartbeatSender& heartbeat_;
+  std::set<std::string> names_;
+  bool has_warned_ = false;
+};
+
+int Run(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (!replication.uses_mpi() && comm::NumMpiProcesses() > 1) {
+    throw ConfigError(
+        "learner.replication.strategy: mpirun has started several learners; "
+        "allowed then: between_graph with communicator mpi");
+  }
+  const StopSignal stop;
+  auto replicator = replicator::Replicator::Create(
+      replication, static_cast<uint64_t>(config.run.seed));
+  if (replicator->process_id() > 0) {
+    // under MPI
+    learner::Follow(
+        *MakeWorkload(invocation, std::move(replicator), /*source=*/nullptr));
+    return 0;
+  }
+  const auto heartbeat_options =
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"learner", 0}});
+  const bool is_alone = heartbeat_options.endpoint.empty();
+  // a fleet holds the lock for its learner
+  std::optional<FileLock> lock;
+  if (is_alone) lock.emplace(LockAlone(invocation));
+  DiskQueue disk;
+  // read by the heartbeat's thread
+  std::atomic<int64_t> updates = 0;
+  std::atomic<double> seconds = 0.0;
+  fleet::HeartbeatSender heartbeat(heartbeat_options);
+  heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
+  std::optional<replay::BatchReader> transitions;
+  if (config.has_actors()) {
+    transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
+  }
+  const std::unique_ptr<Workload> workload = MakeWorkload(
+      invocation, std::move(replicator), transitions ? &*transitions : nullptr);
+
+  learner::Progress last;
+  Scalars scalars;
+  ShownScalars shown(heartbeat);
+  learner::Learner learner(
+      config.learner, RunFolderOf(config), workload.get(),
+      {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
+       .on_step =
+           [&](int64_t step, double run_seconds) {
+             updates = step;
+             seconds = run_seconds;
+           },
+       .on_progress =
+           [&](const learner::Progress& progress) {
+             heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
+             heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
+             heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
+             if (progress.epochs) {
+               heartbeat.SetGauge("epochs", *progress.epochs);
+             }
+             if (progress.checkpoint_age_s >= 0.0) {
+               heartbeat.SetGauge("checkpoint_age_s",
+                                  progress.checkpoint_age_s);
+             }
+             heartbeat.SetGauge(
+                 "failed_checkpoints",
+                 static_cast<double>(progress.num_failed_checkpoints));
+             heartbeat.SetCounter(
+                 "dropped_records",
+                 static_cast<double>(progress.num_dropped_records));
+             // without a new step the scalars are old, or not computed
+             if (progress.step > last.step) {
+               scalars = workload->Scalars();
+               shown.Set(scalars);
+             }
+             last = progress;
+             spdlog::info("{}", ProgressText(config, progress, scalars));
+           },
+       .config_yaml = invocation.loaded.resolved_yaml},
+      &Clock::Real(), &disk);
+  const int64_t first_step = last.step = learner.step();
+  updates = first_step;
+  seconds = learner.seconds();
+  heartbeat.SetGaugeSource("updates",
+                           [&] { return static_cast<double>(updates.load()); });
+  heartbeat.SetGaugeSource("seconds", [&] { return seconds.load(); });
+  if (is_alone) BeginAlone(invocation);
+  heartbeat.SetState(fleet::RoleState::kRunning);
+  const Clock::TimePoint start = Clock::Real().Now();
+  const EndReason reason = learner.Run();
+  if (is_alone) {
+    SummarizeAlone(invocation, reason, first_step, last, scalars,
+                   ToSeconds(Clock::Real().Now() - start));
+  }
+  heartbeat.SetState(fleet::RoleState::kDraining, ToString(reason));
+  // success means that the run is complete
+  return reason == EndReason::kStopped
+             ? ExitCodeOfStop(heartbeat_options, heartbeat)
+             : 0;
+}
+
+// The place of a process in a group that may have fewer than the configuration
+// says.
+struct GroupPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+// Reads --rank, "RANK/SIZE".
+GroupPlace ParseRank(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) {
+    throw ConfigError(fmt::format("--rank '{}': want RANK/SIZE", text));
+  }
+  const int64_t size =
+      ParseInteger("--rank: SIZE", text.substr(slash + 1), {1, 1024});
+  const int64_t rank =
+      ParseInteger("--rank: RANK", text.substr(0, slash), {0, size - 1});
+  return {static_cast<int>(rank), static_cast<int>(size)};
+}
+
+// The configuration of a process in a group of this size.
+config::Loaded<RunConfig> LoadedOfGroup(const Invocation& invocation,
+                                        int size) {
+  config::Loaded<RunConfig> loaded = invocation.loaded;
+  learner::LearnerConfig& learner = loaded.config.learner;
+  const int64_t batch_size = learner.batch_size;
+  const int num_all = learner.replication.num_processes();
+  learner = learner::LearnerOfProcesses(learner, size);
+  if (size < num_all) {
+    spdlog::warn(
+        "{} of {} processes: {} replicas with {} rows of a step each ({} of {} "
+        "in all), learning rates x {:.4g}",
+        size, num_all, learner.replication.replicas,
+        learner.batch_size / learner.replication.replicas, learner.batch_size,
+        batch_size, learner.replication.learning_rate_scale);
+  }
+  return loaded;
+}
+
+// Runs a process of an elastic group. It ends with kExitPeerLost if another one
+// is lost: the supervisor counts no failure of this one then.
+int RunMember(const Invocation& invocation, const fleet::RoleId& id,
+              const GroupPlace& place) {
+  const config::Loaded<RunConfig> loaded =
+      LoadedOfGroup(invocation, place.size);
+  const Invocation own{.registry = invocation.registry,
+                       .commands = invocation.commands,
+                       .loaded = loaded};
+  if (place.rank > 0) {
+    LogOptions log = own.config().log;
+    log.role = id.ToString();
+    InitLogging(log);
+  }
+  try {
+    if (place.rank == 0) return Run(own);
+    return RunBeside(own, id, {.index = place.rank});
+  } catch (const CommError& error) {
+    std::fprintf(stderr, "%s: %s\n", id.ToString().c_str(), error.what());
+    return kExitPeerLost;
+  }
+}
+
+// Runs the role that --role and --index name, or the launcher of this process.
+int RunRole(const Invocation& invocation, const LearnerOptions& options) {
+  const RunConfig& config = invocation.config();
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  std::string role = options.role;
+  std::string index_text = options.index;
+  if (!config.has_actors()) learner::CheckSameBatch(config.learner);
+  if (role.empty()) {
+    role = "learner";
+    if (const auto place = PlaceOfLearner(replication)) {
+      if (replication.is_elastic()) {
+        return RunMember(invocation,
+                         {place->index == 0 ? "learner" : "worker",
+                          static_cast<uint32_t>(place->index)},
+                         {place->index, place->num_workers});
+      }
+      const bool leads = place->role == "worker" && place->index == 0;
+      if (!leads) {
+        role = place->role;
+        index_text = std::to_string(place->index);
+      }
+    }
+  }
+  const bool is_server = role == "server";
+  if (!is_server && role != "worker" && role != "learner") {
+    throw ConfigError(
+        fmt::format("--role '{}': want learner, worker or server", role));
+  }
+  if (is_server && !replication.strategy->has_servers) {
+    throw ConfigError(
+        "--role server: needs learner.replication.strategy parameter_server");
+  }
+  int64_t first = 0;
+  int64_t last = 0;
+  if (is_server) {
+    last = static_cast<int64_t>(replication.servers.size()) - 1;
+  } else if (role == "worker") {
+    // the learner is the first one
+    first = 1;
+    last = replication.num_workers() - 1;
+    if (last < first) {
+      throw ConfigError(
+          "--role worker: learner.replication has one worker, the learner; "
+          "hint: strategy parameter_server, or between_graph with communicator "
+          "tcp, and more replicas");
+    }
+  }
+  const int64_t index = ParseInteger(
+      "--index", index_text.empty() ? std::to_string(first) : index_text,
+      {first, last});
+  if (role == "learner") {
+    return options.rank.empty()
+               ? Run(invocation)
+               : RunMember(invocation, {role, 0}, ParseRank(options.rank));
+  }
+  const fleet::RoleId id = {role, static_cast<uint32_t>(index)};
+  if (!options.rank.empty()) {
+    return RunMember(invocation, id, ParseRank(options.rank));
+  }
+  LogOptions log = config.log;
+  log.role = id.ToString();
+  InitLogging(log);
+  replicator::ProcessPlace place{.is_server = is_server,
+                                 .index = static_cast<int>(index)};
+  if (is_server) {
+    place.folder = RunFolderOf(config) / "servers" / log.role;
+  }
+  return RunBeside(invocation, id, place);
+}
+
+}  // namespace
+
+Program LearnerProgram() {
+  const auto options = std::make_shared<LearnerOptions>();
+  return {
+      .name = "learner",
+      .about = "Trains a workload on batches of a replay or on images.",
+      .add_options =
+          [options](config::CommandLine& command_line) {
+            command_line.AddOption(
+                "--role", &options->role,
+                "learner, the default without a launcher; with strategy "
+                "parameter_server, or between_graph "
+                "with communicator tcp, also worker (one after the first); "
+                "with parameter_server also server");
+            command_line.AddOption(
+                "--index", &options->index,
+                "index of the worker, from 1, or of the server, from 0");
+            command_line.AddOption(
+                "--rank", &options->rank,
+                "RANK/SIZE, the place of this process in a group that has "
+                "fewer processes now than the configuration says "
+                "(learner.replication.min_processes)");
+            command_line.AddConfigOption(
+                kEvaluate, &options->checkpoint,
+                "folder of a run, whose newest checkpoint is evaluated, or of "
+                "one checkpoint; the run's configuration applies",
+                [](const std::string& given) {
+                  return FindRun(kEvaluate, given) / "config.yaml";
+                });
+          },
+      .run =
+          [options](const Invocation& invocation) {
+            if (!options->checkpoint.empty()) {
+              return Evaluate(invocation, options->checkpoint);
+            }
+            return RunRole(invocation, *options);
+          }};
+}
+
+}  // namespace replicant::programs

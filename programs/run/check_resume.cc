@@ -1,0 +1,159 @@
+#include "programs/run/check_resume.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agents/agent_steps.h"
+#include "base/config/document.h"
+#include "base/config/edit.h"
+#include "base/error.h"
+#include "evaluation/evaluation_log.h"
+#include "learner/checkpoint_folder.h"
+#include "programs/run/make_workload.h"
+#include "replay/checkpoint/shard_folder.h"
+
+namespace replicant::programs {
+namespace {
+
+// The progress of a run at its newest checkpoint.
+struct Reached {
+  int64_t steps = 0;
+  double seconds = 0.0;
+  int64_t frames = 0;
+  double epochs = 0.0;  // 0 for endless data
+};
+
+[[noreturn]] void Refuse(const std::filesystem::path& run_folder,
+                         const std::string& problem) {
+  throw ConfigError(
+      fmt::format("--resume {}: {}", run_folder.string(), problem));
+}
+
+// Each limit that the run has reached already, with its key.
+void CheckLimits(const learner::LimitsConfig& limits, const Reached& reached,
+                 const std::filesystem::path& run_folder) {
+  const auto check = [&](const char* key, auto limit, auto value,
+                         const char* unit) {
+    if (limit <= 0 || value < limit) return;
+    Refuse(run_folder,
+           fmt::format("the run is complete: {} {} have reached "
+                       "learner.limits.{} = {}; hint: --set "
+                       "learner.limits.{}=N trains on to a higher limit, 0 "
+                       "without one",
+                       value, unit, key, limit, key));
+  };
+  check("max_steps", limits.max_steps, reached.steps, "steps");
+  check("max_frames", limits.max_frames, reached.frames, "frames");
+  check("max_epochs", limits.max_epochs, reached.epochs, "epochs");
+  check("max_seconds", limits.max_seconds, reached.seconds,
+        "seconds of training");
+}
+
+void CheckEvaluations(const evaluation::EvaluationConfig& evaluation,
+                      const std::filesystem::path& run_folder) {
+  if (!evaluation.enabled) return;
+  for (const auto& record : evaluation::ReadEvaluations(run_folder)) {
+    if (!evaluation.IsGoodEnough(record.mean)) continue;
+    Refuse(run_folder,
+           fmt::format("the run is complete: return {:.1f} at step {} has "
+                       "reached evaluation.stop_at_return = {:g}; hint: --set "
+                       "evaluation.stop_at_return=N trains on to a higher "
+                       "return, null without such a limit",
+                       record.mean, record.step, *evaluation.stop_at_return));
+  }
+}
+
+// The workload on one replica: its variables are those of every strategy. An
+// agent's is small with a batch of two rows.
+std::unique_ptr<learner::Workload> MakeSmallWorkload(
+    const Invocation& invocation, const agents::TaskSpec& task) {
+  const RunConfig& config = invocation.config();
+  if (!config.has_actors()) {
+    return MakeWorkload(invocation, MakeOneReplica(config), /*source=*/nullptr,
+                        /*reads_images=*/false);
+  }
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  learner::WorkloadArguments arguments{.learner = config.learner,
+                                       .seed = seed,
+                                       .replicator = MakeOneReplica(config)};
+  arguments.learner.replication = {};
+  arguments.learner.batch_size = 2;
+  arguments.spec = config.SpecOf(task);
+  return config.workload->make(config.section(), std::move(arguments));
+}
+
+// The newest checkpoint may be damaged; the learner then loads an older one.
+void CheckVariables(const Invocation& invocation, const agents::TaskSpec& task,
+                    const learner::CheckpointReader& checkpoints,
+                    const std::filesystem::path& run_folder) {
+  const auto workload = MakeSmallWorkload(invocation, task);
+  const std::vector<int64_t> steps = checkpoints.Steps();
+  std::string problem;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      runtime::LoadCheckpoint(checkpoints.PathOf(*step), workload->variables());
+      return;
+    } catch (const IoError& e) {
+      if (problem.empty()) problem = e.what();
+    }
+  }
+  Refuse(run_folder,
+         fmt::format("the configuration does not fit the run's checkpoints, "
+                     "nothing is changed: {}",
+                     problem));
+}
+
+}  // namespace
+
+void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
+                  const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / "config.yaml";
+  if (!std::filesystem::exists(file)) return;
+  const auto before = config::Document::FromFile(file);
+  const auto now = config::Document::FromText("resolved", resolved_yaml);
+  std::vector<const char*> keys = {"run.seed", "learner.workload"};
+  if (config.has_actors()) {
+    keys.insert(keys.end(), {"task.name", "task.action_repeat"});
+  } else {
+    keys.push_back("learner.batch_size");
+  }
+  for (const char* const key : keys) {
+    const auto was = config::ValueOf(before, key);
+    const auto is = config::ValueOf(now, key);
+    if (!was || !is || *was == *is) continue;
+    throw ConfigError(
+        fmt::format("{}: {}, but the run in {} has {}; hint: --set "
+                    "run.dir=FOLDER begins another run",
+                    key, *is, run_folder.string(), *was));
+  }
+}
+
+void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
+                 const std::filesystem::path& run_folder) {
+  const RunConfig& config = invocation.config();
+  if (config.has_actors()) {
+    // the roles read the evaluations, too
+    static_cast<void>(evaluation::ReadEvaluations(run_folder));
+    replay::CheckNumShards(run_folder / "replay", config.replay.shards);
+  }
+  const learner::CheckpointReader checkpoints(run_folder / "checkpoints");
+  const std::optional<learner::Manifest> newest = checkpoints.NewestManifest();
+  if (!newest) return;
+  const auto agent_steps = agents::AgentStepsIn(
+      runtime::ReadCheckpointInfo(checkpoints.PathOf(newest->step)).metadata);
+  CheckLimits(config.learner.limits,
+              {.steps = newest->step,
+               .seconds = newest->seconds,
+               .frames = agent_steps.value_or(0) * config.task.action_repeat,
+               .epochs = newest->epochs.value_or(0.0)},
+              run_folder);
+  if (config.has_actors()) CheckEvaluations(config.evaluation, run_folder);
+  CheckVariables(invocation, task, checkpoints, run_folder);
+}
+
+}  // namespace replicant::programs

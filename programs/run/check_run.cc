@@ -1,0 +1,266 @@
+#include "programs/run/check_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/rpc/group_key.h"
+#include "base/rpc/socket.h"
+#include "engine/kernels/backend.h"
+#include "env/camera.h"
+#include "fleet/metrics_page.h"
+#include "replicator/replicator.h"
+
+namespace replicant::programs {
+namespace {
+
+// Throws ConfigError for an endpoint that no process could listen at.
+void CheckForm(const std::string& key, const std::string& endpoint) {
+  constexpr std::string_view kIpc = "ipc://";
+  if (endpoint.starts_with("tcp://")) return;
+  if (!endpoint.starts_with(kIpc)) {
+    throw ConfigError(fmt::format(
+        "{}: '{}': want auto, tcp://ADDRESS:PORT, ipc://FILE or ipc://@NAME",
+        key, endpoint));
+  }
+  // a trial would leave a file behind; the service itself refuses one in use
+  const std::filesystem::path file = endpoint.substr(kIpc.size());
+  if (!endpoint.starts_with("ipc://@") && file.has_parent_path() &&
+      !std::filesystem::is_directory(file.parent_path())) {
+    throw ConfigError(fmt::format("{}: '{}': no folder {}", key, endpoint,
+                                  file.parent_path().string()));
+  }
+}
+
+// Throws ConfigError for what would end the replay at each of its starts.
+void CheckReplayHere(const RunConfig& config) {
+  constexpr const char* kMetrics = "replay.metrics_address";
+  const std::string& address = config.replay.metrics_address;
+  // port 0 is another one for each
+  if (!address.empty() && !address.ends_with(":0") &&
+      address == config.fleet.metrics_address) {
+    throw ConfigError(fmt::format("{}: {} is also used by {}; choose another",
+                                  kMetrics, address, fleet::kMetricsKey));
+  }
+  fleet::CheckMetricsAddress(kMetrics, address);
+  const std::filesystem::path& folder = config.replay.disk.folder;
+  if (std::filesystem::exists(folder) &&
+      !std::filesystem::is_directory(folder)) {
+    throw ConfigError(
+        fmt::format("replay.disk_folder: {} is no folder", folder.string()));
+  }
+}
+
+}  // namespace
+
+void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
+  const replay::TableConfig table = SampledTable(config);
+  if (batch_size <= table.max_size) return;
+  throw ConfigError(
+      fmt::format("learner.batch_size: {} is more than "
+                  "replay.tables.{}.max_size = {}: the table can never hold "
+                  "that many items",
+                  batch_size, table.name, table.max_size));
+}
+
+agents::TaskSpec CheckRun(const RunConfig& config,
+                          const env::TaskRegistry& tasks) {
+  CheckReplay(config.replay, config.learner.batch_size);
+  const auto environment = env::MakeConfiguredEnvironment(
+      tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
+  agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
+  if (const std::string& camera = config.evaluation.video.camera;
+      !camera.empty()) {
+    try {
+      env::FindCamera(environment->physics(), camera);
+    } catch (const InvalidArgument& e) {
+      throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
+    }
+  }
+  config.MakeAgent()->Check(config.SpecOf(task));
+  if (config.learner.parameter_bind.empty()) {
+    throw ConfigError(
+        "learner.parameter_bind: empty, but the actors need parameters");
+  }
+  return task;
+}
+
+void CheckAddresses(RunConfig config) {
+  if (!config.cluster.has_remote_replay()) CheckReplayHere(config);
+  std::vector<std::pair<std::string, std::string>> addresses;
+  for (const PartAddress& address : AddressesOf(&config)) {
+    const std::string& endpoint = *address.endpoint;
+    // every part has another one
+    if (endpoint == "auto") continue;
+    // of another host
+    if (address.is_replay() && config.cluster.has_remote_replay()) continue;
+    CheckForm(address.key, endpoint);
+    if (!fleet::IsOfAnyPort(endpoint)) {
+      addresses.emplace_back(address.key, endpoint);
+      continue;
+    }
+    try {
+      const fleet::PortClaim trial(endpoint);
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
+    }
+  }
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const auto& [key, endpoint] = addresses[i];
+    if (endpoint.ends_with(":0")) {
+      throw ConfigError(fmt::format(
+          "{}: '{}' is no port that the other roles would find; allowed: a "
+          "port, * for a free one, or auto",
+          key, endpoint));
+    }
+    const auto same = std::ranges::find(
+        addresses, endpoint, &std::pair<std::string, std::string>::second);
+    if (same < addresses.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw ConfigError(fmt::format("{}: {} is also used by {}; choose another",
+                                    key, endpoint, same->first));
+    }
+    if (!endpoint.starts_with("tcp://")) continue;
+    rpc::ZmqContext context;
+    // any pair will do: the run's own is not made yet
+    const rpc::GroupKey pair = config.run.key_file.empty()
+                                   ? rpc::GroupKey()
+                                   : rpc::GroupKey(rpc::GenerateCurveKeyPair());
+    const auto guard = pair.MakeGuard(context);
+    try {
+      rpc::ZmqSocket(context, rpc::SocketType::kRouter,
+                     {.curve = pair.server_role()})
+          .Bind(endpoint);
+    } catch (const Error& error) {
+      throw ConfigError(fmt::format("{}: {}", key, error.what()));
+    }
+  }
+}
+
+void CheckCluster(RunConfig config) {
+  const fleet::ClusterConfig& cluster = config.cluster;
+  if (!cluster.has_hosts()) return;
+  const std::string backend = ToString(cluster.backend);
+  if (!config.has_actors()) {
+    throw ConfigError(fmt::format(
+        "cluster.backend: {}: other hosts run actors, and workload {} has "
+        "none; allowed: local",
+        backend, config.learner.workload));
+  }
+  if (config.run.key_file.empty()) {
+    throw ConfigError(fmt::format(
+        "run.key_file: empty, but cluster.backend {} needs keys; hint: auto, "
+        "the default, makes a pair",
+        backend));
+  }
+  if (config.actors.inference != actors::InferencePlace::kActor) {
+    throw ConfigError(fmt::format(
+        "actors.inference: host: the launcher's host alone has an inference "
+        "server, and cluster.backend {} has actors on others; allowed: actor",
+        backend));
+  }
+  static_cast<void>(fleet::ResolveClusterAddress(cluster.address));
+  for (const PartAddress& address : AddressesOf(&config)) {
+    // only the learner's host has servers
+    if (!address.is_replay() && address.part != "parameters") continue;
+    const std::string& endpoint = *address.endpoint;
+    if (address.is_replay() && cluster.has_remote_replay() &&
+        (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
+      throw ConfigError(fmt::format(
+          "replay.bind: '{}' with cluster.replay_on_host; want tcp://HOST:PORT "
+          "of the host that joins for the replay",
+          endpoint));
+    }
+    if (endpoint == "auto") continue;
+    if (!endpoint.starts_with("tcp://") || endpoint.starts_with("tcp://127.") ||
+        endpoint.starts_with("tcp://[::1]")) {
+      throw ConfigError(fmt::format(
+          "{}: other hosts do not reach '{}'; allowed under cluster.backend "
+          "{}: auto, or tcp://ADDRESS:PORT of a network interface",
+          address.key, endpoint, backend));
+    }
+  }
+}
+
+void CheckKeys(const RunConfig& config) {
+  const auto read = [](const char* key, const auto& call) {
+    try {
+      call();
+    } catch (const IoError& error) {
+      throw ConfigError(fmt::format("{}: {}", key, error.what()));
+    }
+  };
+  const std::string& run_key = config.run.key_file;
+  if (run_key != "auto") {
+    read("run.key_file", [&] { rpc::GroupKey::FromFile(run_key); });
+  }
+  if (config.replay.key_file.empty()) return;
+  if (run_key.empty()) {
+    throw ConfigError(
+        "replay.key_file: the clients of a run without keys cannot reach a "
+        "replay that has one; allowed with run.key_file \"\": empty");
+  }
+  read("replay.key_file", [&] { rpc::ReadKeyPair(config.replay.key_file); });
+  read("replay.allowed_clients_file",
+       [&] { rpc::ReadPublicKeys(config.replay.allowed_clients_file); });
+}
+
+// The learner loads the plugin: what is not it must not take the devices.
+void CheckPlugin(const replicator::PjrtConfig& config) {
+  if (!replicator::HasPjrt()) {
+    throw ConfigError(
+        "learner.replication.backend: this build has no PJRT; hint: "
+        "REPLICANT_WITH_PJRT=1 scripts/setup, and configure again");
+  }
+  // a mere name is searched for when it is loaded
+  const std::filesystem::path file = config.plugin;
+  if (file.has_parent_path() && !std::filesystem::is_regular_file(file)) {
+    throw ConfigError(fmt::format(
+        "learner.replication.pjrt.plugin: {}: no such file", config.plugin));
+  }
+}
+
+void CheckBackend(const RunConfig& config) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (replication.has_pjrt()) {
+    CheckPlugin(replication.pjrt);
+    return;
+  }
+  const std::string& backend = replication.backend;
+  const std::vector<std::string> usable = kernels::BuiltBackends();
+  if (std::ranges::find(usable, backend) != usable.end()) return;
+  std::string why;
+  try {
+    kernels::MakeBackend(backend);
+  } catch (const DeviceError& e) {
+    why = fmt::format(": {}", e.what());
+  } catch (const InvalidArgument&) {
+    // there is no backend of this name
+  }
+  throw ConfigError(fmt::format(
+      "learner.replication.backend: '{}' cannot run here{}; allowed: {}",
+      backend, why, fmt::join(usable, ", ")));
+}
+
+void CheckHeartbeats(const RunConfig& config) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const double allowed = config.fleet.heartbeat_timeout_s;
+  if (!replication.strategy->has_processes ||
+      replication.heartbeat_timeout_s < allowed) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "learner.replication.heartbeat_timeout_s: {} s is not less than "
+      "fleet.heartbeat_timeout_s, {} s; the fleet would kill a silent learner "
+      "before its processes can name the silent one; allowed: less, or 0 to "
+      "turn the check off",
+      replication.heartbeat_timeout_s, allowed));
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,35 @@
+#include "programs/run/find_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "fleet/run_folder.h"
+#include "programs/run/summary.h"
+
+namespace replicant::programs {
+
+std::filesystem::path FindRun(const std::string& option,
+                              const std::string& given) {
+  if (!std::filesystem::exists(given)) {
+    throw IoError(fmt::format("{} {}: no such folder", option, given));
+  }
+  auto run = std::filesystem::canonical(fleet::RunFolder::Find(given));
+  if (std::filesystem::exists(run / "config.yaml")) return run;
+  throw IoError(
+      fmt::format("{} {}: neither the folder of a run, which has a "
+                  "config.yaml, nor a checkpoint in one",
+                  option, given));
+}
+
+std::filesystem::path FindCheckpoint(const std::string& option,
+                                     const std::string& given) {
+  const std::filesystem::path run = FindRun(option, given);
+  std::filesystem::path path = std::filesystem::canonical(given);
+  if (!std::filesystem::is_directory(path)) path = path.parent_path();
+  if (path != run) return path;
+  if (auto newest = NewestCheckpoint(run)) return *newest;
+  throw IoError(
+      fmt::format("{} {}: the run has no checkpoint yet", option, given));
+}
+
+}  // namespace replicant::programs

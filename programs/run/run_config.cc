@@ -1,0 +1,282 @@
+#include "programs/run/run_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "base/config/edit.h"
+#include "base/config/log_config.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/rpc/group_key.h"
+#include "fleet/run_folder.h"
+#include "programs/run/launcher_place.h"
+
+namespace replicant::programs {
+namespace {
+
+// images.source of images that a step makes.
+constexpr const char* kSynthetic = "synthetic";
+// The file of a run's folder by which its processes find each other.
+constexpr const char* kAddressesName = "addresses.yaml";
+
+// The sections of agents stand before the replay's, those of other workloads
+// behind the learner's.
+void ReadWorkloads(config::Reader& reader, const Registry& registry,
+                   bool have_actors, RunConfig* c) {
+  for (const auto& workload : registry.workloads.workloads()) {
+    if (workload->has_actors() != have_actors) continue;
+    config::Reader section =
+        reader.Section(workload->section, workload->section_doc);
+    c->workloads[workload->name] = workload->read_section(section);
+  }
+}
+
+// Gives the shards of the replay the addresses of their hosts.
+void UseShardsOfHosts(config::Reader& reader, RunConfig* c) {
+  const std::vector<std::string> addresses = c->cluster.ShardAddresses();
+  if (addresses.empty()) return;
+  const auto num_hosts = static_cast<int64_t>(addresses.size());
+  if (num_hosts != c->replay.shards) {
+    reader.Error(
+        "cluster.hosts",
+        fmt::format("{} of them have a shard_address, and replay.shards is {}; "
+                    "want an address for each shard, or none",
+                    num_hosts, c->replay.shards));
+    return;
+  }
+  c->replay.bind = addresses[0];
+  if (num_hosts > 1) c->replay.shard_binds = addresses;
+}
+
+// Linux's abstract namespace: no file is left behind, a path of any length has
+// a name, and a second process cannot take the address over.
+std::string Resolve(const std::filesystem::path& run_folder,
+                    const std::string& address, const std::string& part) {
+  if (address != "auto") return address;
+  // a relative path that does not exist yet would stay relative
+  const std::string path =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(run_folder));
+  return fmt::format("ipc://@replicant-{:08x}-{}", Crc32c(path), part);
+}
+
+}  // namespace
+
+RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
+  RunConfig c;
+  reader.Section("run", &c.run, "name, folder and seed of the run");
+  reader.Section("task", &c.task, "the environment that the agent learns in");
+  ReadWorkloads(reader, registry, /*have_actors=*/true, &c);
+  reader.Section("replay", &c.replay, "the replay service");
+  reader.Section("actors", &c.actors, "the actors");
+  config::Reader learner = reader.Section(
+      "learner", "the learner: limits, checkpoints, replication");
+  c.learner = learner::LearnerConfig::Read(learner, registry.strategies);
+  reader.Section("images", &c.images,
+                 "the images that resnet50 and sngan learn from");
+  ReadWorkloads(reader, registry, /*have_actors=*/false, &c);
+  reader.Section("evaluation", &c.evaluation,
+                 "evaluations without exploration noise");
+  reader.Section("fleet", &c.fleet,
+                 "how the launcher watches the processes of a run");
+  reader.Section("cluster", &c.cluster, "the hosts of a run");
+  UseShardsOfHosts(reader, &c);
+  c.log = config::ReadLogOptions(reader);
+  c.workload = registry.workloads.Find(c.learner.workload);
+  if (c.workload == nullptr) {
+    reader.Error("learner.workload",
+                 fmt::format("'{}' is none of {}", c.learner.workload,
+                             registry.workloads.Names()));
+  }
+  if (c.images.source != kSynthetic &&
+      !registry.images.contains(c.images.source)) {
+    std::string names = kSynthetic;
+    for (const auto& [name, make] : registry.images) names += ", " + name;
+    reader.Error("images.source",
+                 fmt::format("'{}' is none of {}", c.images.source, names));
+  }
+  return c;
+}
+
+data::ImageInput RunConfig::ImagesOf(const Registry& registry) const {
+  data::ImageInput input{.config = images};
+  if (images.source == kSynthetic) return input;
+  const data::MakeImageSource& make = registry.images.at(images.source);
+  const auto seed = static_cast<uint64_t>(run.seed);
+  input.open = [&make, config = images, seed](data::Split split) {
+    return make(config, split, seed);
+  };
+  return input;
+}
+
+replay::TableConfig SampledTable(const replay::ReplayConfig& replay) {
+  const std::vector<replay::TableConfig> tables =
+      replay.MakeShardConfig().tables;
+  if (tables.size() == 1) return tables.front();
+  std::vector<std::string> names;
+  for (const replay::TableConfig& table : tables) names.push_back(table.name);
+  throw ConfigError(fmt::format(
+      "replay.tables: {}: the learner samples one table, and a table that "
+      "nobody samples would stop the actors; allowed in a run: one table",
+      fmt::join(names, ", ")));
+}
+
+agents::LearningSpec RunConfig::SpecOf(
+    const agents::TaskSpec& task_spec) const {
+  const replay::NStepConfig items = sampled_table().n_step;
+  return {.task = task_spec,
+          .discount = items.discount,
+          .n_step = items.n_step,
+          .window = items.window};
+}
+
+config::Loaded<RunConfig> LoadRunConfig(config::Document document,
+                                        const Registry& registry) {
+  for (const char* const key : {"task.mjcf", "task.suite_folder",
+                                "images.train", "images.evaluation"}) {
+    config::MakeAbsolute(document, key);
+  }
+  for (const auto& workload : registry.workloads.workloads()) {
+    for (const std::string& key : workload->path_keys) {
+      config::MakeAbsolute(document, workload->section + "." + key);
+    }
+  }
+  return config::LoadBy<RunConfig>(std::move(document),
+                                   [&registry](config::Reader& reader) {
+                                     return RunConfig::Read(reader, registry);
+                                   });
+}
+
+config::Manual DescribeRunConfig(const Registry& registry) {
+  return config::DescribeBy([&registry](config::Reader& reader) {
+    return RunConfig::Read(reader, registry);
+  });
+}
+
+std::vector<PartAddress> AddressesOf(RunConfig* config) {
+  std::vector<PartAddress> addresses;
+  replay::ReplayConfig& replay = config->replay;
+  if (replay.shards == 1) {
+    addresses.push_back({"replay", "replay.bind", &replay.bind});
+  } else {
+    replay.shard_binds = replay.Endpoints();
+  }
+  for (size_t i = 0; i < replay.shard_binds.size(); ++i) {
+    addresses.push_back(
+        {fmt::format("replay-{}", i), "replay.bind", &replay.shard_binds[i]});
+  }
+  addresses.push_back({"parameters", "learner.parameter_bind",
+                       &config->learner.parameter_bind});
+  const replicator::ReplicationConfig& replication =
+      config->learner.replication;
+  if (!replication.strategy->has_servers) return addresses;
+  std::vector<std::string>& servers = config->learner.replication.servers;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    addresses.push_back({fmt::format("server-{}", i),
+                         "learner.replication.servers", &servers[i]});
+  }
+  return addresses;
+}
+
+void ResolveAddresses(const std::filesystem::path& run_folder,
+                      RunConfig* config) {
+  for (const PartAddress& address : AddressesOf(config)) {
+    std::string& endpoint = *address.endpoint;
+    const bool is_chosen = endpoint == "auto" || fleet::IsOfAnyPort(endpoint);
+    const std::string announced =
+        is_chosen ? AnnouncedAddress(run_folder, address.part) : "";
+    endpoint = announced.empty() ? Resolve(run_folder, endpoint, address.part)
+                                 : announced;
+  }
+  std::string& rendezvous = config->learner.replication.rendezvous;
+  if (rendezvous == replicator::ReplicationConfig::kAuto &&
+      config->learner.replication.num_workers() > 1) {
+    const auto place = PlaceOfLearner(config->learner.replication);
+    // groups of parameter_server meet by files
+    const bool meets_at_address =
+        config->learner.replication.strategy->has_processes;
+    rendezvous =
+        place && meets_at_address && !place->rendezvous.empty()
+            ? place->rendezvous
+            : std::filesystem::absolute(run_folder / "rendezvous").string();
+  }
+  config->learner.key_file = config->learner.replication.key_file =
+      KeyFileOf(*config);
+}
+
+std::string AnnouncedAddress(const std::filesystem::path& run_folder,
+                             const std::string& part) {
+  const std::filesystem::path file = run_folder / kAddressesName;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return "";
+  const auto document = config::Document::FromFile(file);
+  const config::Node::Entry* const entry = document.root().Find(part);
+  return entry == nullptr ? "" : entry->value.text;
+}
+
+AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
+                                     RunConfig* config) {
+  AnnouncedAddresses announced;
+  std::vector<PartAddress> addresses = AddressesOf(config);
+  if (config->cluster.has_hosts()) {
+    const std::string host =
+        fleet::ResolveClusterAddress(config->cluster.address);
+    for (const PartAddress& address : addresses) {
+      if (*address.endpoint == "auto") {
+        *address.endpoint = fmt::format("tcp://{}:*", host);
+      }
+    }
+    const int64_t port = config->cluster.port;
+    announced.join_endpoint = fmt::format(
+        "tcp://{}:{}", host, port == 0 ? "*" : std::to_string(port));
+    addresses.push_back(
+        {kJoinPart, "cluster.address", &announced.join_endpoint});
+  }
+  std::string yaml;
+  for (const PartAddress& address : addresses) {
+    std::string& endpoint = *address.endpoint;
+    if (fleet::IsOfAnyPort(endpoint)) {
+      try {
+        announced.ports.emplace_back(endpoint);
+      } catch (const ConfigError& error) {
+        throw ConfigError(fmt::format("{}: {}", address.key, error.what()));
+      }
+      endpoint = announced.ports.back().endpoint();
+    } else if (address.part != kJoinPart) {
+      continue;
+    }
+    yaml += fmt::format("{}: {}\n", address.part, endpoint);
+  }
+  AtomicWriteFile(run_folder / kAddressesName, yaml);
+  return announced;
+}
+
+std::string InferenceEndpoint(const RunConfig& config) {
+  return Resolve(RunFolderOf(config), "auto", "inference");
+}
+
+std::filesystem::path KeyFileOf(const RunConfig& config) {
+  if (config.run.key_file != "auto") return config.run.key_file;
+  return fleet::RunFolder::KeyFile(RunFolderOf(config));
+}
+
+rpc::CurveRole ReplayClientRole(const RunConfig& config) {
+  const auto key = rpc::GroupKey::FromFile(KeyFileOf(config));
+  if (config.replay.key_file.empty()) return key.client_role();
+  if (!key.is_set()) {
+    throw ConfigError(fmt::format(
+        "replay.key_file: {}: the clients of the run have no key of their own; "
+        "hint: give run.key_file, or start the run by a fleet, which makes one",
+        config.replay.key_file));
+  }
+  return key.client_role(rpc::ReadKeyPair(config.replay.key_file).public_key);
+}
+
+std::filesystem::path RunFolderOf(const RunConfig& config) {
+  if (!config.run.dir.empty()) return config.run.dir;
+  return std::filesystem::path("runs") / config.run.name;
+}
+
+}  // namespace replicant::programs

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "env/task_registry.h"
+#include "programs/run/run_config.h"
+
+namespace replicant::programs {
+
+// Keeps a copy of a run's own model: copies it to RUN/model, or to
+// RUN/model-2, ... if that exists, and returns `resolved_yaml` with task.mjcf
+// set to the copy, relative to the run's folder. Returns `resolved_yaml`
+// unchanged for a model of the Control Suite, or one already in the folder.
+// Throws IoError.
+std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
+                      const std::filesystem::path& run_folder,
+                      const std::string& resolved_yaml);
+
+}  // namespace replicant::programs

@@ -1,0 +1,210 @@
+#include "programs/deploy/deploy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "base/config/document.h"
+#include "base/error.h"
+#include "base/fs.h"
+#include "base/process.h"
+#include "programs/join/join_program.h"
+#include "programs/run/shell_word.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::programs {
+namespace {
+
+using replicant::testing::MessageOf;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+class DeployTest : public ::testing::Test {
+ protected:
+  std::string RenderAs(const std::string& backend, const std::string& yaml) {
+    const Registry registry = Registry::BuiltIn();
+    const auto loaded =
+        LoadRunConfig(config::Document::FromText("run.yaml", yaml), registry);
+    const Commands commands = Commands::InFolder("/opt/my programs");
+    return Render(backend, {.config = loaded.config,
+                            .resolved_yaml = loaded.resolved_yaml,
+                            .commands = commands,
+                            .registry = registry,
+                            .folder = folder_});
+  }
+  std::string Read(const std::string& name) const {
+    return ReadFile(folder_ / name);
+  }
+
+  TemporaryFolder parent_;
+  fs::path folder_ = parent_.path() / "rendered here";
+  static constexpr const char* kRun =
+      "run: {name: my_Run, seed: 7}\n"
+      "task: {name: cartpole-swingup}\n"
+      "actors: {count: 10}\n"
+      "cluster:\n"
+      "  roles: {learner: {cores: 6, gpus: 1, memory_mb: 9000}, actor: {cores: "
+      "2}}\n"
+      "  slurm: {partition: gpu, actor_partition: cpu, actor_tasks: 4, "
+      "options: "
+      "[\"--qos=low\"]}\n"
+      "  kubernetes: {image: \"here/replicant:1\", namespace: lab, actor_pods: "
+      "3, storage_class: fast}\n";
+};
+
+// Would catch a word of a path that a shell splits, or a script that it cannot
+// read.
+TEST_F(DeployTest, SlurmScriptsAreSound) {
+  RenderAs("slurm", kRun);
+  for (const char* const name : {"run.sbatch", "actors.sbatch", "submit"}) {
+    const CommandResult result = RunCommand(
+        {.command = {"shellcheck", folder_ / name}}, std::chrono::minutes(1));
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    struct stat status {};
+    ASSERT_EQ(::stat((folder_ / name).c_str(), &status), 0);
+    EXPECT_TRUE(status.st_mode & 0100) << name;
+  }
+  EXPECT_THAT(Read("run.sbatch"),
+              AllOf(HasSubstr("#SBATCH --partition=gpu\n"),
+                    HasSubstr("#SBATCH --qos=low\n"),
+                    HasSubstr("#SBATCH --gpus-per-task=1\n"),
+                    HasSubstr("#SBATCH --mem=9000M\n"),
+                    HasSubstr("#SBATCH --cpus-per-task=9\n"),
+                    HasSubstr("fleet='/opt/my programs/fleet'\n"),
+                    HasSubstr("#SBATCH --signal=B:TERM@60\n"),
+                    Not(HasSubstr("@N")), HasSubstr("#SBATCH --requeue\n")));
+  // 10 actors on 4 hosts
+  EXPECT_THAT(
+      Read("actors.sbatch"),
+      AllOf(HasSubstr("#SBATCH --array=0-3\n"),
+            HasSubstr("#SBATCH --cpus-per-task=6\n"),
+            HasSubstr("#SBATCH --partition=cpu\n"), HasSubstr("--actors 3 ")));
+  EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: slurm"));
+}
+
+TEST_F(DeployTest, KubernetesObjectsAreValidByTheirSchemas) {
+  RenderAs("kubernetes", kRun);
+  const CommandResult result =
+      RunCommand({.command = {REPLICANT_PYTHON,
+                              std::string(REPLICANT_SOURCE_DIR) +
+                                  "/tests/programs/validate_manifests.py",
+                              folder_}},
+                 std::chrono::minutes(3));
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_EQ(result.output,
+            "ConfigMap my-run-config\n"
+            "Secret my-run-key\n"
+            "Service my-run-replay\n"
+            "StatefulSet my-run-replay\n"
+            "PersistentVolumeClaim my-run-run\n"
+            "JobSet my-run\n");
+  struct stat status {};
+  ASSERT_EQ(::stat((folder_ / "2-key.yaml").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+  EXPECT_FALSE(fs::exists(folder_ / "run.key"));
+}
+
+// Would catch a configuration that the pods cannot read.
+TEST_F(DeployTest, TheConfigurationOfThePodsLoads) {
+  RenderAs("kubernetes", kRun);
+  const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
+  const std::string yaml =
+      map.root().Find("data")->value.Find("config.yaml")->value.text;
+  const auto loaded = LoadRunConfig(
+      config::Document::FromText("config.yaml", yaml), Registry::BuiltIn());
+  const fleet::ClusterConfig& cluster = loaded.config.cluster;
+  EXPECT_EQ(cluster.backend, fleet::ClusterBackend::kKubernetes);
+  EXPECT_TRUE(cluster.replay_on_host);
+  EXPECT_EQ(cluster.port, 7100);
+  EXPECT_EQ(loaded.config.replay.bind,
+            "tcp://my-run-replay-0.my-run-replay:7101");
+  EXPECT_EQ(loaded.config.run.key_file, "/secret/run.key");
+}
+
+// Would catch pods that share an address, or a shard on another's volume.
+TEST_F(DeployTest, EveryShardOfTheReplayHasAPod) {
+  RenderAs("kubernetes", std::string(kRun) + "replay: {shards: 3}\n");
+  EXPECT_THAT(Read("3-replay.yaml"),
+              AllOf(HasSubstr("  replicas: 3\n"),
+                    HasSubstr("\"--role\", \"replay-$(SHARD)\"")));
+  const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
+  const std::string yaml =
+      map.root().Find("data")->value.Find("config.yaml")->value.text;
+  const auto loaded = LoadRunConfig(
+      config::Document::FromText("config.yaml", yaml), Registry::BuiltIn());
+  EXPECT_EQ(
+      loaded.config.replay.Endpoints(),
+      (std::vector<std::string>{"tcp://my-run-replay-0.my-run-replay:7101",
+                                "tcp://my-run-replay-1.my-run-replay:7101",
+                                "tcp://my-run-replay-2.my-run-replay:7101"}));
+}
+
+// Two processors for each shard.
+TEST_F(DeployTest, TheJobOfTheLearnerHasRoomForAllShards) {
+  RenderAs("slurm", std::string(kRun) + "replay: {shards: 3}\n");
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=13\n"));
+}
+
+TEST_F(DeployTest, HostsUnderSshTakeTheShardsInOrder) {
+  const auto load = [](int shards) {
+    return LoadRunConfig(
+               config::Document::FromText(
+                   "run.yaml",
+                   "task: {name: cartpole-swingup}\n"
+                   "replay: {shards: " +
+                       std::to_string(shards) +
+                       "}\n"
+                       "cluster:\n"
+                       "  backend: ssh\n"
+                       "  hosts:\n"
+                       "    - {name: a, shard_address: \"tcp://10.0.0.5:71\", "
+                       "shard_folder: /d}\n"
+                       "    - {name: b}\n"
+                       "    - {name: c, shard_address: \"tcp://10.0.0.6:71\", "
+                       "shard_folder: /e}\n"),
+               Registry::BuiltIn())
+        .config;
+  };
+  const RunConfig config = load(2);
+  EXPECT_EQ(
+      config.replay.Endpoints(),
+      (std::vector<std::string>{"tcp://10.0.0.5:71", "tcp://10.0.0.6:71"}));
+  const auto agents = LaunchedAgents(config, Commands::InFolder("/opt"));
+  ASSERT_EQ(agents.size(), 5u);
+  EXPECT_EQ(agents[1].name, "a/replay-0");
+  EXPECT_THAT(agents[4].command,
+              ::testing::IsSupersetOf(
+                  {"c", "--role", "replay-1", "--keep", "/e", "c/replay-1"}));
+  EXPECT_THAT(
+      MessageOf<ConfigError>([&] { load(3); }),
+      HasSubstr("cluster.hosts: 2 of them have a shard_address, and "
+                "replay.shards is 3; want an address for each shard, or none"));
+}
+
+TEST_F(DeployTest, MistakesAreNamed) {
+  EXPECT_EQ(MessageOf<ConfigError>([&] { RenderAs("sge", kRun); }),
+            "--render sge: no such backend; allowed: slurm, kubernetes");
+  EXPECT_THAT(MessageOf<ConfigError>([&] {
+                RenderAs("slurm", std::string(kRun) +
+                                      "replay: {bind: \"ipc:///tmp/x\"}\n");
+              }),
+              HasSubstr("replay.bind: other hosts do not reach"));
+  RenderAs("slurm", kRun);
+  EXPECT_THAT(MessageOf<IoError>([&] { RenderAs("slurm", kRun); }),
+              HasSubstr("it is not empty"));
+}
+
+TEST(ShellWordTest, QuotesWhatAShellWouldSplit) {
+  EXPECT_EQ(ShellWord("/opt/a-b_c"), "/opt/a-b_c");
+  EXPECT_EQ(ShellWord(""), "''");
+  EXPECT_EQ(ShellWord("it's $x"), "'it'\\''s $x'");
+}
+
+}  // namespace
+}  // namespace replicant::programs
