@@ -344,97 +344,112 @@ void CheckNoCommand(int argc, const char* const* argv) {
   }
 }
 
+// Checks the configuration before there is a folder. Returns the task of a run
+// with actors.
+agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  CheckKeys(config);
+  CheckCluster(config);
+  CheckHeartbeats(config);
+  CheckBackend(config);
+  if (!config.has_actors()) learner::CheckSameBatch(config.learner);
+  fleet::CheckMetricsAddress(fleet::kMetricsKey, config.fleet.metrics_address);
+  if (!config.has_actors()) return {};
+  agents::TaskSpec task = CheckRun(config, invocation.registry.tasks);
+  CheckAddresses(config);
+  return task;
+}
+
+// Starts a run, or resumes the one in `resumed`; empty: none.
+int Launch(const Invocation& invocation, const std::string& resumed) {
+  const agents::TaskSpec task = CheckBeforeStart(invocation);
+  RunConfig config = invocation.config();
+  if (!config.has_actors()) config.evaluation.enabled = false;
+  const std::string& yaml = invocation.loaded.resolved_yaml;
+  if (!resumed.empty()) {
+    CheckSameRun(config, yaml, resumed);
+    CheckResume(invocation, task, resumed);
+  }
+  RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
+                                     : RunFolder::Resume(resumed, yaml);
+  if (config.has_actors()) {
+    folder.SetConfig(
+        KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
+  }
+  return Run(std::move(config), invocation.commands, task, std::move(folder));
+}
+
+struct FleetOptions {
+  std::string resumed;  // folder of the run; empty: a new run
+  RenderOptions render;
+  // of options that are here for --help: RunCommand() acts on them
+  std::string ignored;
+};
+
+void AddOptions(config::CommandLine& command_line, FleetOptions* options) {
+  command_line.AddConfigOption(
+      "--resume", &options->resumed,
+      "resume the run in this folder with its own configuration, changed by "
+      "--set",
+      [options](const std::string& given) {
+        options->resumed = RunFolder::Find(given).string();
+        return RunFolder::ConfigFile(options->resumed);
+      });
+  command_line.AddOption(
+      "--program", &options->ignored,
+      "executable that runs every role: a program of your own, with its tasks, "
+      "agents and workloads");
+  command_line.AddOption(
+      "--render", &options->render.backend,
+      "write the files by which a batch system runs the configuration, and "
+      "start nothing: slurm or kubernetes");
+  command_line.AddOption("--to", &options->render.folder,
+                         "new folder for the files of --render");
+  AddRunControl(command_line);
+  AddJoin(command_line);
+  command_line.AddOption(
+      "--sweep", &options->ignored,
+      "train the runs of this sweep: seeds, grids, random draws");
+}
+
+// Runs a command line that needs no configuration.
+std::optional<int> RunCommand(int argc, const char* const* argv,
+                              const Registry& registry,
+                              const Commands& commands) {
+  if (const auto code = BecomeProgram(argc, argv)) return code;
+  if (const auto code = ControlRun(argc, argv)) return code;
+  if (const auto code = JoinRun(argc, argv, registry, commands)) return code;
+  if (argc == 3 && std::string_view(argv[1]) == "--sweep") {
+    return RunSweep(argv[2], registry, commands);
+  }
+  CheckNoCommand(argc, argv);
+  return std::nullopt;
+}
+
 }  // namespace
 
 Program FleetProgram() {
-  const auto resumed = std::make_shared<std::string>();
-  const auto render = std::make_shared<RenderOptions>();
-  // of options that are here for --help: run_without_config acts on them
-  const auto ignored = std::make_shared<std::string>();
-  return {
-      .name = "fleet",
-      .about =
-          "Launches a run: replay, learner, actors and evaluator, on this "
-          "machine and on the hosts of its cluster.",
-      .add_options =
-          [resumed, render, ignored](config::CommandLine& command_line) {
-            command_line.AddConfigOption(
-                "--resume", resumed.get(),
-                "resume the run in this folder with its own configuration, "
-                "changed by --set",
-                [resumed](const std::string& given) {
-                  *resumed = RunFolder::Find(given).string();
-                  return RunFolder::ConfigFile(*resumed);
-                });
-            command_line.AddOption(
-                "--program", ignored.get(),
-                "executable that runs every role: a program of your own, with "
-                "its tasks, agents and workloads");
-            command_line.AddOption(
-                "--render", &render->backend,
-                "write the files by which a batch system runs the "
-                "configuration, and start nothing: slurm or kubernetes");
-            command_line.AddOption("--to", &render->folder,
-                                   "new folder for the files of --render");
-            AddRunControl(command_line);
-            AddJoin(command_line);
-            command_line.AddOption(
-                "--sweep", ignored.get(),
-                "train the runs of this sweep: seeds, grids, random draws");
-          },
-      .run =
-          [resumed, render](const Invocation& invocation) {
-            if (!render->backend.empty()) {
-              return RenderFiles(invocation, *render);
-            }
-            if (!render->folder.empty()) {
-              throw ConfigError("--to: needs --render slurm or kubernetes");
-            }
-            RunConfig config = invocation.config();
-            agents::TaskSpec task;
-            // every check comes before there is a folder
-            CheckKeys(config);
-            CheckCluster(config);
-            CheckHeartbeats(config);
-            CheckBackend(config);
-            if (!config.has_actors()) learner::CheckSameBatch(config.learner);
-            fleet::CheckMetricsAddress(fleet::kMetricsKey,
-                                       config.fleet.metrics_address);
-            if (config.has_actors()) {
-              task = CheckRun(config, invocation.registry.tasks);
-              CheckAddresses(config);
-            } else {
-              config.evaluation.enabled = false;
-            }
-            const std::string& yaml = invocation.loaded.resolved_yaml;
-            if (!resumed->empty()) {
-              CheckSameRun(config, yaml, *resumed);
-              CheckResume(invocation, task, *resumed);
-            }
-            RunFolder folder = resumed->empty()
-                                   ? RunFolder::Create(config.run, yaml)
-                                   : RunFolder::Resume(*resumed, yaml);
-            if (config.has_actors()) {
-              folder.SetConfig(KeepModel(config, invocation.registry.tasks,
-                                         folder.path(), yaml));
-            }
-            return Run(config, invocation.commands, task, std::move(folder));
-          },
-      .announces_addresses = true,
-      .run_without_config = [](int argc, const char* const* argv,
-                               const Registry& registry,
-                               const Commands& commands) -> std::optional<int> {
-        if (const auto code = BecomeProgram(argc, argv)) return code;
-        if (const auto code = ControlRun(argc, argv)) return code;
-        if (const auto code = JoinRun(argc, argv, registry, commands)) {
-          return code;
-        }
-        if (argc == 3 && std::string_view(argv[1]) == "--sweep") {
-          return RunSweep(argv[2], registry, commands);
-        }
-        CheckNoCommand(argc, argv);
-        return std::nullopt;
-      }};
+  const auto options = std::make_shared<FleetOptions>();
+  return {.name = "fleet",
+          .about =
+              "Launches a run: replay, learner, actors and evaluator, on this "
+              "machine and on the hosts of its cluster.",
+          .add_options =
+              [options](config::CommandLine& command_line) {
+                AddOptions(command_line, options.get());
+              },
+          .run =
+              [options](const Invocation& invocation) {
+                const RenderOptions& render = options->render;
+                if (!render.backend.empty())
+                  return RenderFiles(invocation, render);
+                if (!render.folder.empty()) {
+                  throw ConfigError("--to: needs --render slurm or kubernetes");
+                }
+                return Launch(invocation, options->resumed);
+              },
+          .announces_addresses = true,
+          .run_without_config = RunCommand};
 }
 
 }  // namespace replicant::programs

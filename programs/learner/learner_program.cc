@@ -4,12 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -20,12 +18,12 @@
 #include "base/process.h"
 #include "base/rng.h"
 #include "base/thread.h"
-#include "fleet/protocol/heartbeat.h"
 #include "fleet/protocol/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
 #include "programs/evaluator/evaluator_program.h"
 #include "programs/learner/learner_alone.h"
+#include "programs/learner/learner_report.h"
 #include "programs/run/find_checkpoint.h"
 #include "programs/run/launcher_place.h"
 #include "programs/run/make_workload.h"
@@ -139,51 +137,21 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
   return 0;
 }
 
-// Puts a workload's scalars into the heartbeats, by the names of their curves.
-class ShownScalars {
- public:
-  explicit ShownScalars(fleet::HeartbeatSender& heartbeat)
-      : heartbeat_(heartbeat) {}
-
-  void Set(const Scalars& scalars) {
-    for (const auto& [scalar, value] : scalars) {
-      const std::string name = "learner/" + scalar;
-      if (!names_.contains(name)) {
-        if (names_.size() == kMostNames || !fleet::IsNumberName(name)) {
-          if (!std::exchange(has_warned_, true)) {
-            spdlog::warn(
-                "the fleet's metrics do not show '{}', and maybe others: want "
-                "[A-Za-z0-9_./-]{{1,64}}, {} names in a run",
-                name, kMostNames);
-          }
-          continue;
-        }
-        names_.insert(name);
-      }
-      heartbeat_.SetGauge(name, value);
-    }
-  }
-
- private:
-  // a heartbeat has 256 numbers, and forgets none
-  static constexpr size_t kMostNames = 200;
-
-  fleet::HeartbeatSender& heartbeat_;
-  std::set<std::string> names_;
-  bool has_warned_ = false;
-};
+// Throws ConfigError if mpirun has started several learners that do not
+// exchange anything.
+void CheckLaunch(const replicator::ReplicationConfig& replication) {
+  if (replication.uses_mpi() || comm::NumMpiProcesses() == 1) return;
+  throw ConfigError(
+      "learner.replication.strategy: mpirun has started several learners; "
+      "allowed then: between_graph with communicator mpi");
+}
 
 int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
-  const replicator::ReplicationConfig& replication = config.learner.replication;
-  if (!replication.uses_mpi() && comm::NumMpiProcesses() > 1) {
-    throw ConfigError(
-        "learner.replication.strategy: mpirun has started several learners; "
-        "allowed then: between_graph with communicator mpi");
-  }
+  CheckLaunch(config.learner.replication);
   const StopSignal stop;
   auto replicator = replicator::Replicator::Create(
-      replication, static_cast<uint64_t>(config.run.seed));
+      config.learner.replication, static_cast<uint64_t>(config.run.seed));
   if (replicator->process_id() > 0) {
     // under MPI
     learner::Follow(
@@ -197,70 +165,34 @@ int Run(const Invocation& invocation) {
   std::optional<FileLock> lock;
   if (is_alone) lock.emplace(LockAlone(invocation));
   DiskQueue disk;
-  // read by the heartbeat's thread
-  std::atomic<int64_t> updates = 0;
-  std::atomic<double> seconds = 0.0;
-  fleet::HeartbeatSender heartbeat(heartbeat_options);
-  heartbeat.SetGaugeSource("disk_wait_s", [&] { return disk.WaitSeconds(); });
+  LearnerReport report(heartbeat_options, config, &disk);
+  fleet::HeartbeatSender& heartbeat = report.heartbeat();
   std::optional<replay::BatchReader> transitions;
   if (config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
   }
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
-
-  learner::Progress last;
-  Scalars scalars;
-  ShownScalars shown(heartbeat);
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
-       .on_step =
-           [&](int64_t step, double run_seconds) {
-             updates = step;
-             seconds = run_seconds;
-           },
+       .on_step = [&](int64_t step,
+                      double seconds) { report.SetStep(step, seconds); },
        .on_progress =
            [&](const learner::Progress& progress) {
-             heartbeat.SetGauge("updates_per_s", progress.steps_per_s);
-             heartbeat.SetWaited(progress.wait_seconds, progress.wait_reason);
-             heartbeat.SetGauge("frames", static_cast<double>(progress.frames));
-             if (progress.epochs) {
-               heartbeat.SetGauge("epochs", *progress.epochs);
-             }
-             if (progress.checkpoint_age_s >= 0.0) {
-               heartbeat.SetGauge("checkpoint_age_s",
-                                  progress.checkpoint_age_s);
-             }
-             heartbeat.SetGauge(
-                 "failed_checkpoints",
-                 static_cast<double>(progress.num_failed_checkpoints));
-             heartbeat.SetCounter(
-                 "dropped_records",
-                 static_cast<double>(progress.num_dropped_records));
-             // without a new step the scalars are old, or not computed
-             if (progress.step > last.step) {
-               scalars = workload->Scalars();
-               shown.Set(scalars);
-             }
-             last = progress;
-             spdlog::info("{}", ProgressText(config, progress, scalars));
+             report.Show(progress, *workload);
            },
        .config_yaml = invocation.loaded.resolved_yaml},
       &Clock::Real(), &disk);
-  const int64_t first_step = last.step = learner.step();
-  updates = first_step;
-  seconds = learner.seconds();
-  heartbeat.SetGaugeSource("updates",
-                           [&] { return static_cast<double>(updates.load()); });
-  heartbeat.SetGaugeSource("seconds", [&] { return seconds.load(); });
+  const int64_t first_step = learner.step();
+  report.Begin(first_step, learner.seconds());
   if (is_alone) BeginAlone(invocation);
   heartbeat.SetState(fleet::RoleState::kRunning);
   const Clock::TimePoint start = Clock::Real().Now();
   const EndReason reason = learner.Run();
   if (is_alone) {
-    SummarizeAlone(invocation, reason, first_step, last, scalars,
-                   ToSeconds(Clock::Real().Now() - start));
+    SummarizeAlone(invocation, reason, first_step, report.last(),
+                   report.scalars(), ToSeconds(Clock::Real().Now() - start));
   }
   heartbeat.SetState(fleet::RoleState::kDraining, ToString(reason));
   // success means that the run is complete

@@ -125,6 +125,69 @@ void ReadTables(config::Reader& reader, ReplayConfig* c) {
   }
 }
 
+void ReadShape(config::Reader& reader, StepShape* shape) {
+  reader.Field("observation_bytes", &shape->observation_bytes,
+               {0, kMaxRowBytes},
+               "bytes of an observation without its pixels; a fleet sets it");
+  reader.Field("action_bytes", &shape->action_bytes, {0, kMaxRowBytes},
+               "bytes of an action; a fleet sets it");
+  reader.Field("frame_bytes", &shape->frame_bytes, {0, kMaxFrameBytes},
+               "bytes of a frame; 0 without pixels; a fleet sets it");
+}
+
+void ReadDiskTier(config::Reader& reader, DiskTierConfig* disk) {
+  std::string folder;
+  reader.Field(
+      "disk_folder", &folder,
+      "folder for steps that no longer fit into memory; needs disk_max_bytes");
+  disk->folder = folder;
+  reader.Field("disk_max_bytes", &disk->max_bytes, {0, int64_t{1} << 50},
+               "maximum bytes of the files in disk_folder, at least 1 MiB; 0 "
+               "for no disk tier");
+}
+
+void ReadCheckpoints(config::Reader& reader, ReplayConfig* c) {
+  reader.Field(
+      "checkpoint_folder", &c->checkpoint_folder,
+      "folder for checkpoints; empty for none; a fleet sets RUN/replay");
+  reader.Field(
+      "durability", &c->durability,
+      {{"checkpoint", Durability::kCheckpoint},
+       {"journal", Durability::kJournal}},
+      "how an acknowledged step survives a crash: in the next checkpoint, or "
+      "in a journal that is written before the acknowledgement");
+  reader.Field("checkpoint_interval_s", &c->checkpoint_interval_s, {0.0, 1e6},
+               "seconds between checkpoints; 0 for one at the end only");
+  reader.Field("num_kept_checkpoints", &c->num_kept_checkpoints, {1, 1000},
+               "number of newest checkpoints to keep; periodic ones and those "
+               "that clients requested are counted separately");
+  reader.Field(
+      "restore_checkpoint", &c->restore_checkpoint,
+      {0, static_cast<int64_t>(kMaxCheckpointId)},
+      "id of the checkpoint to restore; 0 for the newest; a fleet sets "
+      "it when it resumes");
+}
+
+// Reports keys that need each other.
+void CheckPairs(config::Reader& reader, const ReplayConfig& c) {
+  if (c.key_file.empty() != c.allowed_clients_file.empty()) {
+    reader.Error("key_file", "and allowed_clients_file must be given together");
+  }
+  if (c.durability == Durability::kJournal && c.checkpoint_folder.empty()) {
+    reader.Error("durability", "journal needs a checkpoint_folder");
+  }
+  if (c.disk.folder.empty() != (c.disk.max_bytes == 0)) {
+    reader.Error("disk_folder", "and disk_max_bytes must be given together");
+  }
+  if (c.disk.max_bytes != 0 && c.disk.max_bytes < kMinDiskTierBytes) {
+    reader.Error("disk_max_bytes",
+                 fmt::format("must be 0 or >= {}", kMinDiskTierBytes));
+  }
+  if (c.restore_checkpoint != 0 && c.checkpoint_folder.empty()) {
+    reader.Error("restore_checkpoint", "needs a checkpoint_folder");
+  }
+}
+
 }  // namespace
 
 TableSection TableSection::Read(config::Reader& reader) {
@@ -180,13 +243,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field("metrics_address", &c.metrics_address,
                "ADDRESS:PORT where Prometheus reads the metrics; empty for "
                "none. Shard i uses port + i");
-  reader.Field("observation_bytes", &c.shape.observation_bytes,
-               {0, kMaxRowBytes},
-               "bytes of an observation without its pixels; a fleet sets it");
-  reader.Field("action_bytes", &c.shape.action_bytes, {0, kMaxRowBytes},
-               "bytes of an action; a fleet sets it");
-  reader.Field("frame_bytes", &c.shape.frame_bytes, {0, kMaxFrameBytes},
-               "bytes of a frame; 0 without pixels; a fleet sets it");
+  ReadShape(reader, &c.shape);
   reader.Field("insert_chunk", &c.limits.insert_chunk, {1, 1'000'000},
                "maximum number of items in one message of a writer; the rate "
                "limiter's error_buffer must allow for it");
@@ -197,14 +254,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field("max_bytes", &c.max_bytes, {kMinShardBytes, int64_t{1} << 50},
                "bytes of memory for steps; beyond them the oldest steps move "
                "to the disk tier, or are removed if there is none");
-  std::string disk_folder;
-  reader.Field(
-      "disk_folder", &disk_folder,
-      "folder for steps that no longer fit into memory; needs disk_max_bytes");
-  c.disk.folder = disk_folder;
-  reader.Field("disk_max_bytes", &c.disk.max_bytes, {0, int64_t{1} << 50},
-               "maximum bytes of the files in disk_folder, at least 1 MiB; 0 "
-               "for no disk tier");
+  ReadDiskTier(reader, &c.disk);
   reader.Field("credits", &c.credits, {1, kMaxGroupsPerInsert},
                "maximum number of step groups that a writer may have sent "
                "without an acknowledgement");
@@ -218,25 +268,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
       "seconds of silence after which a writer loses its open episode");
   reader.Field("seed", &c.seed, {0, INT64_MAX}, "seed of the sampling");
-  reader.Field(
-      "checkpoint_folder", &c.checkpoint_folder,
-      "folder for checkpoints; empty for none; a fleet sets RUN/replay");
-  reader.Field(
-      "durability", &c.durability,
-      {{"checkpoint", Durability::kCheckpoint},
-       {"journal", Durability::kJournal}},
-      "how an acknowledged step survives a crash: in the next checkpoint, or "
-      "in a journal that is written before the acknowledgement");
-  reader.Field("checkpoint_interval_s", &c.checkpoint_interval_s, {0.0, 1e6},
-               "seconds between checkpoints; 0 for one at the end only");
-  reader.Field("num_kept_checkpoints", &c.num_kept_checkpoints, {1, 1000},
-               "number of newest checkpoints to keep; periodic ones and those "
-               "that clients requested are counted separately");
-  reader.Field(
-      "restore_checkpoint", &c.restore_checkpoint,
-      {0, static_cast<int64_t>(kMaxCheckpointId)},
-      "id of the checkpoint to restore; 0 for the newest; a fleet sets "
-      "it when it resumes");
+  ReadCheckpoints(reader, &c);
   reader.Field("key_file", &c.key_file,
                "CURVE key pair of the service; empty for no encryption");
   reader.Field(
@@ -245,22 +277,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   ReadTables(reader, &c);
   CheckShards(reader, c);
   if (c.shards == 1) c.bind = ShardBind(c.bind, 0);
-  if (c.key_file.empty() != c.allowed_clients_file.empty()) {
-    reader.Error("key_file", "and allowed_clients_file must be given together");
-  }
-  if (c.durability == Durability::kJournal && c.checkpoint_folder.empty()) {
-    reader.Error("durability", "journal needs a checkpoint_folder");
-  }
-  if (c.disk.folder.empty() != (c.disk.max_bytes == 0)) {
-    reader.Error("disk_folder", "and disk_max_bytes must be given together");
-  }
-  if (c.disk.max_bytes != 0 && c.disk.max_bytes < kMinDiskTierBytes) {
-    reader.Error("disk_max_bytes",
-                 fmt::format("must be 0 or >= {}", kMinDiskTierBytes));
-  }
-  if (c.restore_checkpoint != 0 && c.checkpoint_folder.empty()) {
-    reader.Error("restore_checkpoint", "needs a checkpoint_folder");
-  }
+  CheckPairs(reader, c);
   return c;
 }
 
