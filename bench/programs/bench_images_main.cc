@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/rng.h"
-#include "learner/data/encode_png.h"
 #include "learner/data/encoded_images.h"
+#include "learner/data/files/encode_png.h"
 #include "programs/run/registry.h"
 
 namespace replicant::data {

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "learner/data/decode.h"
-#include "learner/data/resize.h"
-#include "learner/data/tar.h"
+#include "learner/data/files/decode.h"
+#include "learner/data/files/resize.h"
+#include "learner/data/files/tar.h"
 
 namespace replicant::data {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/config/reader.h"
 #include "base/rng.h"
-#include "learner/data/image.h"
+#include "learner/data/files/image.h"
 
 namespace replicant::data {
 

@@ -10,7 +10,7 @@
 #include "engine/kernels/backend.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/variable_store.h"
-#include "learner/data/resize.h"
+#include "learner/data/files/resize.h"
 
 namespace replicant::learner {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "learner/data/encode_png.h"
+#include "learner/data/files/encode_png.h"
 
 namespace replicant::learner {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/mutex.h"
-#include "learner/data/image.h"
+#include "learner/data/files/image.h"
 #include "learner/data/positioned_pipeline.h"
 
 namespace replicant::learner {

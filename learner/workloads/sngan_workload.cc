@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 #include "base/thread.h"
-#include "learner/data/encode_png.h"
+#include "learner/data/files/encode_png.h"
 #include "learner/workloads/model_file.h"
 
 namespace replicant::learner {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/data/decode.h"
-#include "learner/data/resize.h"
+#include "learner/data/files/decode.h"
+#include "learner/data/files/resize.h"
 
 namespace replicant::data {
 namespace {

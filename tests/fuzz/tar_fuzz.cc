@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "learner/data/tar.h"
+#include "learner/data/files/tar.h"
 
 namespace replicant::data {
 namespace {

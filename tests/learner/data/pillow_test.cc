@@ -17,8 +17,8 @@
 #include "base/process.h"
 #include "base/rng.h"
 #include "base/tensor/npy.h"
-#include "learner/data/decode.h"
-#include "learner/data/resize.h"
+#include "learner/data/files/decode.h"
+#include "learner/data/files/resize.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::data {

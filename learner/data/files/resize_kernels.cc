@@ -1,10 +1,10 @@
-#include "learner/data/resize_kernels.h"
+#include "learner/data/files/resize_kernels.h"
 
 #include <cstddef>
 
 // Highway includes this file once per instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "learner/data/resize_kernels.cc"
+#define HWY_TARGET_INCLUDE "learner/data/files/resize_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

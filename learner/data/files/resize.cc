@@ -1,10 +1,10 @@
-#include "learner/data/resize.h"
+#include "learner/data/files/resize.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
-#include "learner/data/resize_kernels.h"
+#include "learner/data/files/resize_kernels.h"
 
 namespace replicant::data {
 

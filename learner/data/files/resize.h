@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "learner/data/image.h"
+#include "learner/data/files/image.h"
 
 namespace replicant::data {
 

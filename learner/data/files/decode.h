@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "learner/data/image.h"
+#include "learner/data/files/image.h"
 
 // Decoders of the visible part of a JPEG or PNG file.
 //

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/data/decode.h"
+#include "learner/data/files/decode.h"
 
 namespace replicant::data {
 namespace {

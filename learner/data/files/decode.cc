@@ -1,4 +1,4 @@
-#include "learner/data/decode.h"
+#include "learner/data/files/decode.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "learner/data/image.h"
+#include "learner/data/files/image.h"
 
 namespace replicant::data {
 

@@ -1,4 +1,4 @@
-#include "learner/data/tar.h"
+#include "learner/data/files/tar.h"
 
 #include <fmt/format.h>
 

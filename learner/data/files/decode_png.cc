@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/data/decode.h"
+#include "learner/data/files/decode.h"
 
 namespace replicant::data {
 namespace {
