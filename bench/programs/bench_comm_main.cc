@@ -1,9 +1,9 @@
 // Measures collectives between ranks on this machine: threads of this process,
-// processes over TCP and under MPI (which this program starts itself), and
-// beside them what MPI's own all-reduce takes and what two loops without any
-// synchronisation take for the same reads and writes. One JSON line per case.
+// processes over TCP and under MPI (which this program starts itself). For
+// comparison, measures MPI's own all-reduce, and two loops that make the same
+// reads and writes without any synchronisation. One JSON line per case.
 //
-// All-reduces are in place, as those of gradients are.
+// All-reduces are in place, as for gradients.
 #include <fmt/format.h>
 #include <immintrin.h>
 #include <unistd.h>

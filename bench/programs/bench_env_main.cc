@@ -1,6 +1,6 @@
 // Measures how many steps a second the environments make; one JSON line per
 // case. A step is what the agent sees as one: `action_repeat` control steps and
-// at most one picture. bench/run/env runs it beside EnvPool and dm_control.
+// at most one picture. bench/run/env compares it with EnvPool and dm_control.
 #include <fmt/format.h>
 #include <time.h>
 

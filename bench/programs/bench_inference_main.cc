@@ -70,7 +70,7 @@ double ProcessorSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// What all actors share.
+// State that all actors share.
 struct Bench {
   const Arguments& arguments;
   const programs::RunConfig& config;
@@ -229,7 +229,7 @@ void Main(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Compares local inference with that of a server.");
+  CLI::App app("Compares local inference with inference by a server.");
   app.add_option("--config", arguments.config)->required();
   app.add_option("--set", arguments.settings)->take_all();
   app.add_option("--actors", arguments.actors)->check(CLI::Range(1, 1000));

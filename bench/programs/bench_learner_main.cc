@@ -1,5 +1,5 @@
-// Measures training steps and policies; one JSON line per case. With
-// bench/run/learner beside PyTorch.
+// Measures training steps and policies; one JSON line per case.
+// bench/run/learner compares them with PyTorch.
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--processor_time] [--profile] [--memory]
@@ -182,7 +182,7 @@ nn::StepGraph BuildCase(const Case& c) {
   return policy;
 }
 
-// What a learner reads after a step: losses and priorities.
+// A learner's reads after a step: losses and priorities.
 runtime::PlanSpec SpecOf(const nn::StepGraph& workload) {
   runtime::PlanSpec spec{.updates = workload.updates};
   for (const auto* list : {&workload.losses, &workload.outputs}) {

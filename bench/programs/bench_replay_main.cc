@@ -127,8 +127,8 @@ Frames ReadFrames(const std::string& path) {
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   if (static_cast<int64_t>(bytes.size()) < kFrameBytes ||
       static_cast<int64_t>(bytes.size()) % kFrameBytes != 0) {
-    throw InvalidArgument(fmt::format("{}: {} bytes; want frames of {}", path,
-                                      bytes.size(), kFrameBytes));
+    throw InvalidArgument(fmt::format("{}: {} bytes; expected frames of {}",
+                                      path, bytes.size(), kFrameBytes));
   }
   const auto view = std::as_bytes(std::span(bytes));
   return {{view.begin(), view.end()}};
@@ -163,7 +163,7 @@ void Serve(const ShardConfig& config, int endpoint_fd) {
   server.Run();
 }
 
-// A service in a process of its own, on a port of this host. No thread may run
+// A service in a separate process, on a port of this host. No thread may run
 // while it is made.
 class ServiceProcess {
  public:
@@ -377,7 +377,7 @@ Timing RunUpdate(const Case& c, double seconds) {
   });
 }
 
-// What a writer's thread spends on compression.
+// Time that a writer's thread spends on compression.
 Timing RunEncode(const Case& c, const Frames& frames, double seconds) {
   constexpr int64_t kGroup = 8;
   FrameGroupEncoder encoder(*c.codec, kFrameBytes, kGroup);

@@ -5,7 +5,7 @@
 //                  [--rows N] [--batch N] [--rounds N] [--devices N]
 //
 // Weak scaling gives every replica --rows rows, strong scaling divides --batch
-// rows. One replica alone on the rows of each is measured beside. A replica has
+// rows. One replica alone on the rows of each is also measured. A replica has
 // one thread. Lines: time and processor time of a step by replicas and batch;
 // and once, of one replica, the time of its updates, and when in its step the
 // buckets of gradients are ready. With --devices one replica on so many logical

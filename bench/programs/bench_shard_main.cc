@@ -176,7 +176,7 @@ Result Update(const Options& options) {
   SampledBatch batch;
   REPLICANT_CHECK_EQ(shard->TrySample(0, 100 * kBatch, "bench", &batch),
                      100 * kBatch);
-  // the draws are stratified: shuffled, as those of a hundred batches would lie
+  // the draws are stratified: shuffled, as draws of a hundred batches would lie
   RandomStream random(1, "updates");
   std::shuffle(batch.items.begin(), batch.items.end(), random);
   std::vector<PriorityUpdate> updates(batch.items.size());

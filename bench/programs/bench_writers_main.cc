@@ -1,14 +1,14 @@
-// Measures how many writers a few replay services bear: each service in a
-// process of its own, all writers in this one, and a reader that draws from all
-// services. Prints one line a figure.
+// Measures how many writers a few replay services can serve: each service in a
+// separate process, all writers in this one, and a reader that draws from all
+// services. Prints one line per figure.
 //
 //   bench_writers --writers 1000 --shards 4 --seconds 20 --steps_per_s 10
 //
 //   connect   until every writer has one acknowledged step
-//   rate      acknowledged steps and read items per second, all writers
-//   together memory    of a writer in this process, and of a service, resident
-//   restart   one service is killed and started again at its port: until each
-//             of its writers has an acknowledged step of the new one
+//   rate      acknowledged steps and read items per second of all writers
+//   memory    resident memory of a writer in this process, and of a service
+//   restart   one service is killed and started again at its port: time until
+//             each of its writers has a step acknowledged by the new one
 //
 // A writer paces itself to steps_per_s; 0: as fast as it can.
 #include <fmt/format.h>

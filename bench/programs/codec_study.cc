@@ -257,7 +257,8 @@ int main(int argc, char** argv) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
     if (equals == std::string::npos) {
-      fmt::print(stderr, "codec_study: want NAME=FILE, got '{}'\n", argument);
+      fmt::print(stderr, "codec_study: expected NAME=FILE, got '{}'\n",
+                 argument);
       return 2;
     }
     const std::string text = replicant::ReadFile(argument.substr(equals + 1));

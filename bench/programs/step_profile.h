@@ -17,8 +17,8 @@ std::map<std::string, double> GigaFlopOfNodes(const nn::StepGraph& workload,
                                               const graph::TargetInfo& target);
 
 // Prints to stderr the mean time per run of every op, and of all ops of one
-// kind, largest first. Rates are those of the direct sums, whatever a kernel
-// does.
+// kind, largest first. Rates count the operations of the direct sums, whatever
+// a kernel does.
 void PrintProfile(const std::vector<runtime::KernelProfile>& profile,
                   const std::map<std::string, double>& gflop_of_nodes = {});
 

@@ -4,7 +4,7 @@
 
 Prints "ready"; then, for every line "SECONDS" on stdin, a JSON line with the
 median milliseconds of an all-reduce of COUNT floats, in place. Each process
-has one thread, on a processor of its own where there are enough.
+has one thread, on a separate processor if there are enough.
 """
 
 import json

@@ -113,7 +113,7 @@ def envpool(task, seconds):
 def python(task, seconds, **options):
     from replicant import envs
     batch = envs.make_vec(task, ENVIRONMENTS, num_threads=0, seed=0, **options)
-    # those of bench_env, whose actions are float64 as well
+    # as in bench_env, whose actions are float64 as well
     actions = iter_rows(-1.0, 1.0, batch.action_space.shape)
     batch.reset()
     yield from serve(lambda: rates(lambda: batch.step(next(actions)), ENVIRONMENTS, seconds))

@@ -109,7 +109,7 @@ def main():
     group, case, precision, threads = name.split("/")
     torch.set_num_threads(int(threads.removeprefix("threads-")))
     torch.manual_seed(1)
-    # else its convolutions of f32 are of TF32, on GPUs
+    # otherwise its f32 convolutions use TF32 on GPUs
     torch.backends.cudnn.allow_tf32 = False
     make = learner_step if group == "learner" else actor_step
     step = on_device(make(case, mode != "eager", precision))

@@ -69,7 +69,7 @@ def read_lines(path):
 def write_csv(path, folder, comments):
     """Writes the evaluations of the runs folder/TASK-SEED.
 
-    What path has of other runs, such as those of another machine, stays.
+    Rows of other runs in path, such as from another machine, stay.
     """
     kept_comments, kept_rows = read_lines(path)
     runs = [(*run.name.rpartition("-")[::2], read_evaluations(run))

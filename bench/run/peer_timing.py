@@ -1,5 +1,5 @@
 """The clock of bench_learner's peers, as in bench_learner. With PROCESSOR_TIME in
-the environment it is that of the process on all processors."""
+the environment it is the time of the process on all processors."""
 
 import json
 import os

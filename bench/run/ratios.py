@@ -1,4 +1,4 @@
-"""Statistics of measurements, for the scripts beside this one."""
+"""Statistics of measurements, for the scripts next to this one."""
 
 
 def interval(values):

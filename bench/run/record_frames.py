@@ -6,7 +6,7 @@
 
 Uniform random actions, action repeat 2, camera 0, one frame per agent step,
 episodes of 500 frames one after the other. The file is the raw bytes of a
-uint8 array [frame, height, width, 3]; what made it goes to FILE.json beside it.
+uint8 array [frame, height, width, 3]; what made it goes to FILE.json next to it.
 codec_study and bench_replay read it; it is never committed.
 """
 

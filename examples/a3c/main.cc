@@ -1,8 +1,8 @@
 // a3c [REPLICAS]: learns to balance a pole by the asynchronous advantage
 // actor-critic (Mnih et al. 2016, arXiv:1602.01783), with hogwild: replicas act
-// and learn on their own, without locks, on one copy of the variables. Each has
-// an environment. Two steps share the replicas: `act` gives the policy for what
-// a replica sees, `learn` updates it from what the replica has done.
+// and learn independently, without locks, on one copy of the variables. Each
+// has an environment. Two steps share the replicas: `act` gives the policy for
+// a replica's observation, `learn` updates the policy from the replica's steps.
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -41,7 +41,7 @@ class CartPole {
   RandomStream& random() { return random_; }
   double mean_return() const { return mean_return_; }
 
-  // Returns whether the episode has ended; the state is a new one's then.
+  // Returns whether the episode has ended; a new episode has then begun.
   bool Step(bool right) {
     auto& [x, v, angle, spin] = state_;
     const double cosine = std::cos(angle);
@@ -86,7 +86,7 @@ struct Actor {
   double next_value = 0.0;  // of the state after the last one
 };
 
-// What an actor sees, when it wants to act.
+// An actor's observation when it is about to act.
 class ActInput : public InputPipeline {
  public:
   explicit ActInput(Actor* actor) : actor_(*actor) {}
@@ -107,7 +107,7 @@ class ActInput : public InputPipeline {
   const std::vector<InputSpec> specs_ = {{"state", DType::kF32, Shape({1, 4})}};
 };
 
-// What an actor has done, with the returns, once there is enough of it.
+// An actor's steps with their returns, once there are enough.
 class LearnInput : public InputPipeline {
  public:
   explicit LearnInput(Actor* actor) : actor_(*actor) {}

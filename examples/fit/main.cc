@@ -1,5 +1,5 @@
 // fit FOLDER EPOCHS: a classifier of two interleaved spirals, trained without a
-// loop of one's own. Called again it goes on from the checkpoint in FOLDER.
+// loop of your own. Called again, it continues from the checkpoint in FOLDER.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>

@@ -16,9 +16,10 @@
 //
 //   (G + pi^-1 sqrt(damping) I)^-1  dW  (A + pi sqrt(damping) I)^-1
 //
-// with pi of section 6.3. The inverses are what costs: MapGather() shares them
-// out, so that each replica inverts its part of the factors and all get all. N
-// replicas learn what one learns from the whole batch.
+// with pi of section 6.3. The inverses dominate the cost: MapGather()
+// distributes them, so that each replica inverts its part of the factors and
+// all replicas get all results. N replicas learn what one learns from the whole
+// batch.
 //
 // Differs from arXiv:1503.05671: no momentum and no adaptive damping, and a
 // step uses the averages before its own batch, so that they may be held by

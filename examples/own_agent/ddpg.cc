@@ -38,7 +38,7 @@ struct DdpgConfig {
     reader.Field("learning_rate", &c.learning_rate, {0.0, 1.0},
                  "Adam's step size, of policy and critic");
     reader.Field("target_rate", &c.target_rate, {0.0, 1.0},
-                 "rate at which target networks follow, per update");
+                 "rate at which the target networks follow, per update");
     return c;
   }
 };
@@ -110,7 +110,7 @@ class Ddpg : public agents::Agent {
 
   void Check(const agents::LearningSpec& spec) const override {
     if (spec.task.has_pixels) {
-      throw ConfigError("ddpg: learns from states; this task has pixels");
+      throw ConfigError("ddpg: learns only from states; this task has pixels");
     }
   }
 

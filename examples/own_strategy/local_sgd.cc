@@ -66,7 +66,7 @@ class LocalSgd : public Replicator {
   void Stop() override {}
   runtime::VariableStore& variables() override {
     if (are_apart_) Average();
-    // the caller may write what all are to go on from
+    // the caller may write variables from which all replicas continue
     is_handed_out_ = true;
     return replicas_[0]->variables();
   }
@@ -76,7 +76,7 @@ class LocalSgd : public Replicator {
   ReplicaTeam& team() { return team_; }
   void BeginRound() {
     if (!is_handed_out_) return;
-    // also gives all the first values of variables
+    // also gives all replicas the first values of variables
     for (const auto& [name, variable] : replicas_[0]->variables().variables()) {
       const HostTensor value = replicas_[0]->variables().Get(name);
       for (size_t i = 1; i < replicas_.size(); ++i) {

@@ -5,12 +5,13 @@
 #include "replicator/replicator.h"
 #include "replicator/strategy.h"
 
-// Local SGD (Stich 2018, arXiv:1805.09767): every replica trains alone, on
-// batches of its own, and after every `period` steps all replicas go on from
-// the mean of their variables. Replicas talk `period` times less than those
-// that average gradients; with period 1 and plain SGD both are the same.
+// Local SGD (Stich 2018, arXiv:1805.09767): every replica trains alone, on its
+// own batches, and after every `period` steps all replicas continue from the
+// mean of their variables. They communicate `period` times less often than
+// replicas that average gradients; with period 1 and plain SGD both are the
+// same.
 //
-// - Each replica is a group of its own: primitives are the identity.
+// - Each replica is a separate group: primitives are the identity.
 // - Step::Run() makes one step on every replica, each on a thread.
 // - Floating variables are averaged, optimizer slots too; others move alike.
 // - variables() averages first, so that a checkpoint and what is published are

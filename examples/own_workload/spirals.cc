@@ -106,7 +106,7 @@ class Spirals : public learner::Workload {
   Spirals(const SpiralsConfig& config, learner::WorkloadArguments arguments)
       : replicator_(std::move(arguments.replicator)) {
     const int64_t batch_size = arguments.learner.batch_size;
-    // every pipeline draws points of its own
+    // every pipeline draws its own points
     input_ = replicator_->MakeInput([&](const InputContext& context) {
       const auto pipeline = static_cast<uint64_t>(
           context.group_id * context.num_pipelines + context.pipeline_id);

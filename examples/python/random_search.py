@@ -23,7 +23,7 @@ class Normalizer:
         self.count, self.mean, self.sum_of_squares = 1e-4, np.zeros(size), np.zeros(size)
 
     def update(self, observations):
-        # Chan's update of the moments by those of a batch
+        # Chan's update of the moments by a batch's moments
         count, mean = len(observations), observations.mean(axis=0)
         delta, total = mean - self.mean, self.count + count
         self.sum_of_squares += (((observations - mean) ** 2).sum(axis=0)

@@ -13,7 +13,7 @@ only. Batches hold numpy arrays of bytes: batch["observation"].view("<f4").
 
 A client waits for the answer of each request. It repeats requests where that is
 safe, says hello again to a service that was restarted, and sends heartbeats from
-a thread of its own while nobody calls it. It takes neither encryption nor shared
+a separate thread while nobody calls it. It takes neither encryption nor shared
 memory. Methods may be called from any thread.
 """
 
@@ -342,7 +342,7 @@ class Client:
         fields = HEADER.unpack(header[:60])
         if fields[:2] != (MAGIC, VERSION) or crc32c(header[:60]) != struct.unpack(
                 "<I", header[60:])[0]:
-            raise ValueError(f"{self.endpoint}: a reply that is no envelope")
+            raise ValueError(f"{self.endpoint}: a reply is not an envelope")
         self._last_heard = time.monotonic()
         return fields, parts
 
@@ -404,7 +404,7 @@ class Writer:
                priority=None):
         """Step (o_t, a_t, r_{t+1}, d_{t+1}); all or no steps of an episode have a
         priority. Waits while the service has no room. ValueError for a number that a
-        step cannot have; the episode goes on without that step."""
+        step cannot have; the episode continues without that step."""
         if not abs(reward) <= FLOAT_MAX:
             raise ValueError(f"reward {reward}; want a finite float32")
         if not 0 <= discount <= 1:

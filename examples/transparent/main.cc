@@ -1,6 +1,6 @@
-// The program of docs/graph.md: a layer learns from batches of 256 rows, with a
-// graph, an optimizer and an executor of its own. The first line of main() lets
-// a launcher run it in several processes, each on its part of every batch:
+// The program of docs/graph.md: a layer learns from batches of 256 rows, with
+// its own graph, optimizer and executor. The first line of main() lets a
+// launcher run it in several processes, each on its part of every batch:
 //
 //   transparent
 //   mpirun -n 2 transparent

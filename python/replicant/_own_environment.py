@@ -15,7 +15,7 @@ TASK = "python-environment"  # task.name of a training with make_env
 
 
 def name_of(make_env: Callable[[], Any] | str) -> str:
-    """What finds `make_env` in another process: FILE.py:NAME or MODULE:NAME."""
+    """The name that finds `make_env` in another process: FILE.py:NAME or MODULE:NAME."""
     if isinstance(make_env, str):
         find(make_env)
         return make_env

@@ -1,5 +1,5 @@
-"""Trainings: starts a fleet of processes, those of this package unless REPLICANT_FLEET names the
-program `fleet` of a build."""
+"""Trainings: starts a fleet of processes from this package, or from the build whose program
+`fleet` is named by REPLICANT_FLEET."""
 
 import json
 import os

@@ -241,7 +241,7 @@ class Batch:
 
 @dataclasses.dataclass
 class Windows:
-    """B windows of H steps in a row. The arrays share the reader's memory as those of Batch.
+    """B windows of H steps in a row. The arrays share the reader's memory, as in Batch.
 
     A window that reaches the end of its episode has fewer steps; what lies beyond them is zero.
 
@@ -252,7 +252,7 @@ class Windows:
     mask                bool [B, H]: the steps that the window has
     frames              uint8 [B, H + stack, ...]: each frame once, oldest first; None without
                         frames. stacks() has them for each observation
-    weight, probability, priority, times_sampled  [B], as those of Batch
+    weight, probability, priority, times_sampled  [B], as in Batch
     """
 
     observation: Nested
@@ -281,7 +281,7 @@ class Windows:
 
 
 class _Client:
-    """What writers and readers have in common: a C++ client `_core`."""
+    """The common part of writers and readers: a C++ client `_core`."""
 
     _core: Any
 
@@ -309,7 +309,7 @@ class Writer(_Client):
     codec            of frames: "lz4", "zstd" or "none"
     queue_groups     groups that may wait to be sent; then append() waits
     key_file         file of the client's CURVE key pair; "": no keys
-    server_key_file  file of the service's public key; "": that of the client's pair
+    server_key_file  file of the service's public key; "": the client pair's key
     """
 
     def __init__(self, endpoint: str, signature: Signature, *, name: str = "writer",
@@ -337,8 +337,8 @@ class Writer(_Client):
         timeout   seconds to wait for room in the queue; None: without end
 
         False if the episode is lost from some step on: no room in time, or a restarted service
-        that no longer knows it. The next begin() goes on. InvalidArgument for a step that does not
-        fit, such as one with a reward of NaN; the episode goes on without it.
+        that no longer knows it. Continue with the next begin(). InvalidArgument for a step that
+        does not fit, such as one with a reward of NaN; the episode continues without it.
         """
         s = self._signature
         return self._core.append(
@@ -353,7 +353,7 @@ class Writer(_Client):
                               timeout)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until the service has all full groups; False if it has not in time."""
+        """Waits until the service has all full groups; False if that takes too long."""
         return self._core.flush(timeout)
 
 
@@ -368,7 +368,7 @@ class Reader(_Client):
     shares_memory        lets services of this host write into the reader's memory
     seed                 of the choice among services
     key_file             file of the client's CURVE key pair; "": no keys
-    server_key_file      file of the services' public key; "": that of the client's pair
+    server_key_file      file of the services' public key; "": the client pair's key
     """
 
     def __init__(self, endpoints: str | Sequence[str], signature: Signature, *,

@@ -60,8 +60,8 @@ EnvironmentBatch::EnvironmentBatch(EnvironmentBatchOptions options,
   }
   if (arrays_.empty()) {
     throw InvalidArgument(
-        fmt::format("{}: the observation would be empty; hint: state=True or "
-                    "pixels=(height, width), or arrays of the task's",
+        fmt::format("{}: the observation would be empty; hint: give state=True "
+                    "or pixels=(height, width), or let the task define arrays",
                     options_.task.name));
   }
   all_ids_.resize(static_cast<size_t>(size()));
@@ -109,7 +109,7 @@ void EnvironmentBatch::MakeEnvironments(const Seeds& seeds) {
       make(seeds[i], options_.first_index + static_cast<int64_t>(i), 1);
     }
   }
-  // not before all are made: a failure leaves the old ones
+  // only once all are made: a failure leaves the old environments
   cameras_.clear();
   environments_ = std::make_unique<env::VectorEnvironment>(
       std::move(all), env::VectorOptions{.threads = options_.threads});
@@ -174,7 +174,7 @@ std::unique_ptr<EnvironmentBatch::ResultArrays> EnvironmentBatch::MakeArrays()
   made->are_truncated = ElementsOf<bool>(made->truncated);
   made->step_types = ElementsOf<int8_t>(made->step_type);
 
-  // the counts now are those of a set that nobody else refers to
+  // these are the counts of a set without other references
   state.reset();
   for (const nb::object& array : made->arrays) {
     made->counts_at_rest.push_back(Py_REFCNT(array.ptr()));
@@ -193,7 +193,7 @@ bool EnvironmentBatch::IsAtRest(const ResultArrays& arrays) {
 
 EnvironmentBatch::ResultArrays& EnvironmentBatch::TakeArrays(
     const ResultArrays* keep) {
-  // sets at rest beyond these two are of a caller that held many for a while
+  // further unreferenced sets come from a caller that held many for a while
   size_t num_at_rest = 0;
   ResultArrays* found = nullptr;
   std::erase_if(pool_, [&](const std::unique_ptr<ResultArrays>& arrays) {
@@ -255,8 +255,8 @@ void EnvironmentBatch::CopyRow(const ResultArrays& from, int from_row,
 void EnvironmentBatch::CheckProcess() const {
   if (getpid() == process_) return;
   throw Error(fmt::format(
-      "these environments were made in process {}, this is its fork {}; hint: "
-      "make them in the child, or start it by the method 'spawn'",
+      "these environments were made in process {}, and this is its fork {}; "
+      "hint: make them in the child, or start it by the method 'spawn'",
       process_, getpid()));
 }
 
@@ -299,7 +299,7 @@ nb::object EnvironmentBatch::Reset(
   }
   if (now_ == nullptr) {
     throw InvalidArgument(
-        "reset_mask: the first reset must be of all environments");
+        "reset_mask: the first reset must include all environments");
   }
   std::vector<int> ids;
   for (const int id : all_ids_) {

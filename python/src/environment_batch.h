@@ -21,7 +21,7 @@ namespace replicant::python {
 // gymnasium.vector.AutoresetMode's.
 enum class AutoresetMode {
   kNextStep,  // its next step starts an episode and ignores the action
-  kSameStep,  // the same step starts one; the last observation is apart
+  kSameStep,  // the same step starts one; the last observation is separate
   kDisabled,  // the caller resets it
 };
 
@@ -43,13 +43,13 @@ struct EnvironmentBatchOptions {
 // Environments whose results are NumPy arrays without a copy.
 //
 // A call writes into one of a few sets of arrays and returns these very arrays.
-// A set is used again once nobody else refers to any of its arrays, their views
-// and their DLPack exports included: the reference count of each array is then
-// that of a set at rest. So an array keeps its numbers as long as it is held,
-// and a loop that drops the arrays of earlier steps allocates nothing.
+// A set is used again once nothing else refers to its arrays, their views or
+// their DLPack exports: the reference count of each array is then back to its
+// value without users. So an array keeps its numbers as long as it is held, and
+// a loop that drops the arrays of earlier steps allocates nothing.
 //
 // Environments run without the GIL. A forked child must make its own batch,
-// since it has none of the threads; a call there throws.
+// since the threads do not exist there; a call in it throws.
 //
 // Thread-safety: one thread at a time calls the methods, with the GIL.
 class EnvironmentBatch {
@@ -79,8 +79,8 @@ class EnvironmentBatch {
   // Steps all environments. Returns Gymnasium's (observation, reward f64 [E],
   // terminated bool [E], truncated bool [E], info).
   nanobind::tuple Step(const Actions& actions);
-  // The same as dm_env's (step_type i8 [E], reward, discount f64 [E],
-  // observation).
+  // Steps all environments. Returns dm_env's (step_type i8 [E], reward,
+  // discount f64 [E], observation).
   nanobind::tuple DmStep(const Actions& actions);
   nanobind::tuple DmReset();
 
@@ -102,7 +102,7 @@ class EnvironmentBatch {
   const env::ActionSpec& action_spec() const {
     return environments_->action_spec();
   }
-  // The arrays of an observation: those of the environment that are wanted.
+  // The arrays of an observation: the requested arrays of the environment.
   const std::vector<env::ArraySpec>& observation_arrays() const {
     return arrays_;
   }
@@ -119,7 +119,8 @@ class EnvironmentBatch {
     // name and array [E, ...], in order
     std::vector<std::pair<nanobind::object, nanobind::object>> observations;
     nanobind::object reward, discount, terminated, truncated, step_type;
-    // every array that may be referred to, and its count when nobody else does
+    // every array that may be referenced, and its count without other
+    // references
     std::vector<nanobind::object> arrays;
     std::vector<Py_ssize_t> counts_at_rest;
 
@@ -133,7 +134,7 @@ class EnvironmentBatch {
   void MakeEnvironments(const Seeds& seeds);
   std::unique_ptr<ResultArrays> MakeArrays() const;
   static bool IsAtRest(const ResultArrays& arrays);
-  // Arrays that nobody refers to, not those of `keep`.
+  // Arrays without references, except the arrays of `keep`.
   ResultArrays& TakeArrays(const ResultArrays* keep = nullptr);
   env::BatchBuffer BufferOf(ResultArrays& arrays);
   nanobind::object ObservationOf(const ResultArrays& arrays) const;
@@ -167,7 +168,8 @@ class EnvironmentBatch {
   std::unique_ptr<ResultArrays> staging_;  // where sent environments write
   // whether an environment's last observation is in staging_, not in now_
   std::vector<bool> is_last_in_staging_;
-  // cameras by environment for Render(), of the options beside them
+  // cameras by environment for Render(), and the options that they were made
+  // with
   std::vector<std::unique_ptr<env::Camera>> cameras_;
   std::string camera_key_;
 };

@@ -1,4 +1,4 @@
-// replicant._envs: what python/replicant/envs builds its faces from.
+// replicant._envs: the basis of the faces in python/replicant/envs.
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -26,8 +26,7 @@ using Vector = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
 using ConstVector =
     nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// A NumPy array of its own with these rows of `columns` numbers; 0: one
-// dimension.
+// A new NumPy array with these rows of `columns` numbers; 0: one dimension.
 nb::object CopyOf(std::span<const double> values, int64_t columns = 0) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   const auto size = static_cast<int64_t>(values.size());
@@ -217,8 +216,8 @@ nb::list ArraysOf(const EnvironmentBatch& batch) {
   return arrays;
 }
 
-// What Python's garbage collector asks: a task's functions often refer to an
-// object that owns the environments.
+// The traversal for Python's garbage collector: a task's functions often refer
+// to an object that owns the environments.
 int VisitBatch(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;

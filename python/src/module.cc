@@ -41,10 +41,11 @@ void Translate(const std::exception_ptr& exception, void* /*payload*/) {
 
 void SetUpModule() {
   InitLogging({.role = "python", .level = LogLevel::kWarning});
-  // no thread that a fork would lose: a warning is written at once anyway
+  // no flush thread, which a fork would lose: a warning is written at once
+  // anyway
   spdlog::flush_every(std::chrono::seconds(0));
   nb::register_exception_translator(Translate);
-  // what a daemon thread holds when Python ends is no fault of a module
+  // objects that a daemon thread holds when Python ends are not a module's leak
   nb::set_leak_warnings(false);
 }
 

@@ -6,8 +6,8 @@
 
 namespace replicant::python {
 
-// What every module calls first, in its body. Turns the exceptions of
-// base/error.h into those of replicant.errors with the same message, and
+// Every module calls this first, in its body. Turns the exceptions of
+// base/error.h into exceptions of replicant.errors with the same message, and
 // logs warnings on stderr.
 void SetUpModule();
 

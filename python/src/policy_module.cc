@@ -1,4 +1,4 @@
-// replicant._policy: what replicant.Policy is built from.
+// replicant._policy: the basis of replicant.Policy.
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -32,7 +32,7 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 
-// The sections of a run's config.yaml that a policy needs. The run itself has
+// The sections of a run's config.yaml that a policy needs. The run has already
 // checked the others.
 struct PolicyConfig {
   env::TaskConfig task;
@@ -82,17 +82,17 @@ class Policy {
   template <typename T>
   using Elements = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
 
-  // `observations` are the elements of a batch of the task's type, `states`
-  // those of the states beside pixels; returns actions in the task's range, f64
-  // [rows, A].
+  // `observations` are the elements of a batch of the task's type, `states` the
+  // elements of the states in addition to pixels; returns actions in the task's
+  // range, f64 [rows, A].
   template <typename T>
   nb::object Act(const Elements<T>& observations, const Elements<float>& states,
                  int64_t rows, double noise_scale) {
     if (getpid() != process_) {
-      throw Error(fmt::format(
-          "this policy was loaded in process {}, this is its fork {}; hint: "
-          "load it in the child",
-          process_, getpid()));
+      throw Error(
+          fmt::format("this policy was loaded in process {}, and this is its "
+                      "fork {}; hint: load it in the child",
+                      process_, getpid()));
     }
     const nb::object actions = nb::module_::import_("numpy").attr("empty")(
         nb::make_tuple(rows, task_.action_size()), "float64");
@@ -122,10 +122,10 @@ class Policy {
   static void Copy(const char* what, const Elements<T>& from, int64_t rows,
                    std::span<T> to) {
     if (to.size() != from.size()) {
-      throw InvalidArgument(fmt::format("policy: {} of {} elements, want {}",
-                                        what,
-                                        from.size() / static_cast<size_t>(rows),
-                                        to.size() / static_cast<size_t>(rows)));
+      throw InvalidArgument(
+          fmt::format("policy: {} has {} elements, expected {}", what,
+                      from.size() / static_cast<size_t>(rows),
+                      to.size() / static_cast<size_t>(rows)));
     }
     std::copy_n(from.data(), from.size(), to.begin());
   }

@@ -128,7 +128,7 @@ class PythonEnvironment : public env::Environment {
  private:
   [[noreturn]] env::Physics& NoPhysics() const {
     throw InvalidArgument(fmt::format(
-        "{}: no MuJoCo simulation, so there is nothing to draw", task_));
+        "{}: not a MuJoCo simulation, so there is nothing to draw", task_));
   }
 
   // Takes an observation of the adapter; needs the GIL.
@@ -136,7 +136,7 @@ class PythonEnvironment : public env::Environment {
     const auto array = nb::cast<Numbers>(observation);
     if (array.size() != state_.size()) {
       throw InvalidArgument(
-          fmt::format("{}: an observation of {} numbers, the first had {}",
+          fmt::format("{}: an observation has {} numbers, but the first had {}",
                       task_, array.size(), state_.size()));
     }
     std::copy_n(array.data(), array.size(), state_.begin());
@@ -158,7 +158,7 @@ class PythonEnvironment : public env::Environment {
 
 env::TaskDefinition DefinePythonEnvironment(std::string name,
                                             nb::object make_adapter) {
-  // destroyed with the GIL, whatever thread drops it last
+  // destroyed with the GIL, whichever thread drops it last
   const std::shared_ptr<const nb::object> make(
       new nb::object(std::move(make_adapter)), [](const nb::object* object) {
         nb::gil_scoped_acquire acquire;

@@ -17,7 +17,7 @@ namespace replicant::python {
 namespace nb = nanobind;
 namespace {
 
-// The functions, destroyed with the GIL whatever thread drops them.
+// The functions, destroyed with the GIL whichever thread drops them.
 std::shared_ptr<TaskFunctions> Share(TaskFunctions functions) {
   return {new TaskFunctions(std::move(functions)), [](TaskFunctions* all) {
             nb::gil_scoped_acquire acquire;
@@ -72,9 +72,10 @@ class PythonTask : public env::Task {
     }
     if (layout_.empty()) layout_ = layout;
     if (layout != layout_) {
-      throw InvalidArgument(fmt::format(
-          "{}: observation() has returned other names or shapes than before",
-          name_));
+      throw InvalidArgument(
+          fmt::format("{}: observation() returned names or shapes that differ "
+                      "from the first call",
+                      name_));
     }
     for (size_t i = 0; i < arrays.size(); ++i) {
       const auto& [key, values] = arrays[i];
@@ -100,7 +101,7 @@ class PythonTask : public env::Task {
     const nb::object discount = functions_->termination(view_);
     if (discount.is_none()) return std::nullopt;
     const auto text = nb::cast<std::string>(nb::str(discount));
-    // whether True is "over" or a discount of 1 is anybody's guess
+    // True could mean "over" or a discount of 1
     const bool is_bool = text == "True" || text == "False";
     const double number = is_bool ? -1.0 : Number(discount, "termination");
     if (number < 0.0 || number > 1.0) {

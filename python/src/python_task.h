@@ -15,12 +15,12 @@ namespace replicant::python {
 // A physics as Python functions of a task see it. Every getter copies, so that
 // nothing in Python points into MuJoCo's memory.
 //
-// Thread-safety: for the task's functions, which the GIL keeps apart.
+// Thread-safety: for the task's functions only, one at a time by the GIL.
 class PhysicsView {
  public:
   explicit PhysicsView(env::Physics* physics) : physics_(physics) {}
 
-  // The environment has gone: every later call throws InvalidArgument.
+  // Marks the environment as gone: every later call throws InvalidArgument.
   void Detach() { physics_ = nullptr; }
   env::Physics& get() const;
 

@@ -1,5 +1,5 @@
-// replicant._replay: what python/replicant/replay.py builds its classes from.
-// Rows are bytes here; the names and types of their arrays are Python's.
+// replicant._replay: the basis of the classes in python/replicant/replay.py.
+// Rows are bytes here; Python adds the names and types of their arrays.
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -72,9 +72,8 @@ class OfThisProcess {
   void Check(const char* what) const {
     if (IsHere()) return;
     throw Error(
-        fmt::format("this {} was made in process {}, this is its fork {}; "
-                    "hint: make one in "
-                    "the child",
+        fmt::format("this {} was made in process {}, and this is its fork {}; "
+                    "hint: make one in the child",
                     what, process_, getpid()));
   }
 
@@ -88,7 +87,7 @@ class Writer {
       : writer_(std::make_unique<replay::StepWriter>(options)) {}
   ~Writer() {
     if (!process_.IsHere()) {
-      // its thread is the parent's
+      // its thread belongs to the parent
       static_cast<void>(writer_.release());
       return;
     }
@@ -104,7 +103,7 @@ class Writer {
     writer_->BeginEpisode();
   }
 
-  // Returns whether the step was taken; not so if its episode is lost.
+  // Returns whether the step was taken; false if its episode is lost.
   bool Append(const Row& observation, const Row& action, float reward,
               float discount, const std::optional<Row>& frame,
               const std::optional<float>& priority,
@@ -162,8 +161,8 @@ class Writer {
     if (has_begun_) return;
     throw InvalidArgument(fmt::format("writer: {}() before begin()", call));
   }
-  // A full queue is waited for here, where a signal is seen; then the writer
-  // itself gives the episode up.
+  // Waits for a full queue here, where a signal is noticed; afterwards the
+  // writer itself drops the episode.
   void AwaitRoom(const std::optional<double>& timeout_s) {
     if (writer_->AwaitRoom(Clock::TimePoint())) return;
     static_cast<void>(
@@ -173,7 +172,7 @@ class Writer {
   }
   static bool IsTaken(replay::AppendResult result) {
     if (result == replay::AppendResult::kClosed) {
-      throw CommError("writer: it is closed");
+      throw CommError("writer: already closed");
     }
     return result == replay::AppendResult::kOk;
   }
@@ -183,8 +182,8 @@ class Writer {
   std::unique_ptr<replay::StepWriter> writer_;
 };
 
-// Batches that nobody refers to any more, for their memory. Shared by a reader
-// and its batches, which may outlive it.
+// Batches without references, kept for their memory. Shared by a reader and its
+// batches, which may outlive it.
 class BatchPool {
  public:
   replay::Batch Take() {
@@ -282,7 +281,7 @@ class Reader {
         });
     if (!is_done) return nb::none();
     if (result == replay::ReadResult::kClosed) {
-      throw CommError("reader: it is closed");
+      throw CommError("reader: already closed");
     }
     return nb::cast(new HeldBatch(std::move(batch), pool_),
                     nb::rv_policy::take_ownership);
@@ -308,7 +307,8 @@ class Reader {
     });
     if (state == replay::CheckpointState::kNotKept) {
       throw CommError(
-          "checkpoint: the service keeps none; hint: checkpoint_folder");
+          "checkpoint: the service keeps no checkpoints; hint: give it a "
+          "checkpoint_folder");
     }
     return is_done;
   }
@@ -340,22 +340,22 @@ class Reader {
 };
 
 // The role of a client with the key pair in `key_file`; empty: no keys. The
-// service's public key is that of the same pair, as in a run, or the one in
+// service's public key is the pair's, as in a run, or the key in
 // `server_key_file`.
 rpc::CurveRole ClientRole(const std::string& key_file,
                           const std::string& server_key_file) {
   const auto key = rpc::GroupKey::FromFile(key_file);
   if (server_key_file.empty()) return key.client_role();
   if (!key.is_set()) {
-    throw InvalidArgument(fmt::format(
-        "server_key_file: {}: a client has keys of its own, too; got no "
-        "key_file",
-        server_key_file));
+    throw InvalidArgument(
+        fmt::format("server_key_file: {}: a client also needs its own keys; "
+                    "got no key_file",
+                    server_key_file));
   }
   const std::vector<std::string> keys = rpc::ReadPublicKeys(server_key_file);
   if (keys.size() != 1) {
     throw InvalidArgument(
-        fmt::format("server_key_file: {}: got {} keys, want one",
+        fmt::format("server_key_file: {}: got {} keys, expected one",
                     server_key_file, keys.size()));
   }
   return key.client_role(keys[0]);
@@ -398,7 +398,7 @@ replay::FrameCodec CodecOf(const std::string& name) {
     if (name == replay::ToString(codec)) return codec;
   }
   throw InvalidArgument(
-      fmt::format("codec: got '{}', want none, lz4 or zstd", name));
+      fmt::format("codec: got '{}'; allowed: none, lz4, zstd", name));
 }
 
 // The server of Python; see OfThisProcess.

@@ -22,11 +22,11 @@ replay::ReplayConfig ReadConfig(const std::string& yaml) {
                                     .config;
   if (config.shards != 1) {
     throw ConfigError(fmt::format(
-        "replay: shards: got {}, a program's service is one shard; hint: start "
-        "several and give a reader all their endpoints",
+        "replay: shards: got {}, but a program's service is one shard; hint: "
+        "start several services and give a reader all their endpoints",
         config.shards));
   }
-  // a run has an address of its own, a service of a program takes a free one
+  // a run has its own address, but a program's service takes a free one
   if (config.bind == "auto") config.bind = "tcp://127.0.0.1:*";
   return config;
 }
@@ -110,8 +110,8 @@ void ReplayServer::Close() {
     checkpointer_->Save();
   } catch (const IoError& e) {
     throw IoError(
-        fmt::format("the last checkpoint is not saved: {}; number {} stays the "
-                    "newest; hint: close() tries again",
+        fmt::format("the last checkpoint was not saved: {}; number {} stays "
+                    "the newest; hint: close() tries again",
                     e.what(), checkpointer_->last_number()));
   }
   // the folder is free for the next service

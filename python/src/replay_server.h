@@ -48,7 +48,7 @@ class ReplayServer {
   replay::Shard shard_;
   std::unique_ptr<replay::Checkpointer> checkpointer_;  // null: no folder
   std::string endpoint_;
-  Mutex mutex_;  // of Close()
+  Mutex mutex_;  // held by Close()
   // none once it has ended
   std::optional<rpc::ZmqContext> context_;
   std::optional<rpc::ZapHandler> zap_;

@@ -356,7 +356,7 @@ def test_bad_settings_and_shapes_are_refused_with_the_reason():
         with pytest.raises(errors.CommError, match="nothing"):
             reader.sample(timeout=60)
         writer.close()
-        with pytest.raises(errors.CommError, match="it is closed"):
+        with pytest.raises(errors.CommError, match="already closed"):
             writer.append([0, 0], [0], 0.0)
         other = replay.Writer(service.endpoint, replay.Signature(((3,), "float32"), None))
         other.begin()

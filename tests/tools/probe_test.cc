@@ -232,7 +232,7 @@ TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
   }
   EXPECT_EQ(MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
             "loss 'critic_loss' is nan at step 0; hint: debug mode "
-            "(--check_finite) names the first op that made such a value");
+            "(--check_finite) names the first op that produced such a value");
   const std::string message = MessageOf<runtime::NumericError>(
       [&] { RunWith(workload, input, {.check_finite = true}); });
   EXPECT_NE(message.find("MatMul 'MatMul"), std::string::npos) << message;

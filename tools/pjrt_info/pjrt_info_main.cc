@@ -1,4 +1,4 @@
-// Loads a PJRT plugin and prints what it says about itself and its devices.
+// Loads a PJRT plugin and prints its description of itself and its devices.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

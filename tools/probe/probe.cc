@@ -72,7 +72,7 @@ void CopyInto(MutableTensorView to, TensorView from) {
   std::memcpy(to.data(), from.data(), from.size_bytes());
 }
 
-// The input file, each tensor checked against what the workload wants.
+// The input file, each tensor checked against the workload.
 class ProbeInput {
  public:
   ProbeInput(const SafetensorsReader& reader, std::string where)
@@ -199,7 +199,7 @@ class Probe {
     if (workload_.start_graph) {
       runtime::Executor start(*workload_.start_graph,
                               {.updates = workload_.start_updates}, store_);
-      // targets that the file lacks are copies of what it has
+      // targets that the file lacks are copies of the networks in it
       LoadVariables(input);
       start.Run();
     }
@@ -225,8 +225,8 @@ class Probe {
     }
   }
 
-  // What has a gradient must be given: a probe from random values would show
-  // nothing.
+  // Variables with a gradient must be given: a probe from random values would
+  // show nothing.
   void CheckTrained(const ProbeInput& input) const {
     for (const nn::NamedOutput& gradient : workload_.gradients) {
       const std::string name = Dotted(gradient.name);
@@ -255,7 +255,7 @@ class Probe {
     batches_.emplace(name, std::move(batches));
   }
 
-  // Gives the plan the batch of this step, once it is checked.
+  // Checks the batch of this step and gives it to the plan.
   void SetInputs(const ProbeInput& input) {
     const int64_t batch = step_ % num_batches_;
     for (auto& [name, batches] : batches_) {
@@ -271,7 +271,7 @@ class Probe {
     }
   }
 
-  // Copies what the step gave.
+  // Copies the results of the step.
   void Record() {
     size_t next = 0;
     const auto take = [&](const char* kind, const std::string& name) {
@@ -300,7 +300,7 @@ class Probe {
     if (!element) return;
     throw runtime::NumericError(fmt::format(
         "{} '{}'{} is {} at step {}; hint: debug mode (--check_finite) names "
-        "the first op that made such a value",
+        "the first op that produced such a value",
         kind, name,
         value.shape().rank() == 0 ? std::string()
                                   : fmt::format(", element {},", *element),

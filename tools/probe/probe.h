@@ -10,8 +10,8 @@
 #include "engine/kernels/backend.h"
 #include "engine/nn/step_graph.h"
 
-// Runs a workload from given variables on given batches, so that it can be held
-// against any other framework. Files and names: docs/workload_probe.md.
+// Runs a workload from given variables on given batches, so that it can be
+// compared with any other framework. Files and names: docs/workload_probe.md.
 namespace replicant::probe {
 
 struct ProbeOptions {
@@ -26,13 +26,12 @@ using ProbeResult = std::map<std::string, HostTensor>;
 
 // Throws IoError, naming `where` (the path of the input), if the input holds
 // - a tensor that is neither "variables/NAME" nor "batches/NAME", or a NAME
-//   that the workload has not (with the nearest name),
-// - one of another shape, or of a type that is not the wanted one (floating
-//   types are converted into each other),
+// that the workload lacks (with the nearest name), - a tensor of another shape
+// or type (floating types are converted into each other),
 // - not every trained variable, not every input of the graph, or batches of
 //   different counts;
 // runtime::NumericError, naming step, batch and row, if a batch holds NaN, an
-// infinity or a label that is no class; and if any given variable or any result
+// infinity or an invalid class label; and if any given variable or any result
 // is not finite, or, in debug mode, any value.
 ProbeResult RunProbe(const nn::StepGraph& workload, kernels::Backend& backend,
                      const SafetensorsReader& input, const std::string& where,

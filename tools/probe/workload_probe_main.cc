@@ -1,5 +1,5 @@
-// Runs a workload on variables and batches from a file and writes what came of
-// it: docs/workload_probe.md.
+// Runs a workload on variables and batches from a file and writes the results:
+// docs/workload_probe.md.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -121,16 +121,17 @@ int Main(int argc, char** argv) {
   command_line.AddOption("--threads", &options.threads,
                          "threads of the backend");
   command_line.AddOption("--dtype", &options.dtype,
-                         "of variables and computation: f32 or f64");
-  command_line.AddOption("--precision", &options.precision,
-                         "what is multiplied and kept: f32, tf32 or bf16");
+                         "dtype of variables and computation: f32 or f64");
+  command_line.AddOption(
+      "--precision", &options.precision,
+      "precision of products and stored tensors: f32, tf32 or bf16");
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
   command_line.AddVersion(fleet::Version());
   config::Arguments arguments = command_line.Parse(
       argc, argv, workloads.workloads()[0]->step_graph.describe());
   if (!arguments.text_to_print.empty()) {
-    // the manual is that of the workload that was asked for
+    // the manual describes the requested workload
     arguments = command_line.Parse(
         argc, argv, FindStepGraph(workloads, options.workload).describe());
   }

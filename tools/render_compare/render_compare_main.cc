@@ -1,5 +1,5 @@
 // Draws the same poses of tasks or MuJoCo models with both renderers and prints
-// how far the pictures are apart and what they cost.
+// how much the pictures differ and how long they take.
 #include <fmt/format.h>
 #include <png.h>
 
@@ -65,7 +65,7 @@ void RandomPose(const mjModel& model, RandomStream& random, mjData& data) {
   mj_forward(&model, &data);
 }
 
-// What pictures of one model came to.
+// Totals over the pictures of one model.
 struct Score {
   double sum = 0;         // of absolute differences
   double sum_square = 0;  // of squared differences
@@ -100,7 +100,7 @@ void Compare(const Image& a, const Image& b, Score& score) {
   ++score.pictures;
 }
 
-// Pictures beside and below one another, each enlarged.
+// A grid of pictures, each enlarged.
 class ContactSheet {
  public:
   static constexpr int kScale = 3;
@@ -159,7 +159,7 @@ class ContactSheet {
   std::vector<std::array<Image, kColumns>> rows_;
 };
 
-// What is drawn: a physics and a way to its next pose.
+// A physics and a way to its next pose.
 struct Subject {
   Physics* physics;
   std::function<void()> next_pose;
@@ -207,7 +207,7 @@ Score Compare(const Subject& subject, const Options& options,
   return score;
 }
 
-// A model file as it is, in random poses.
+// An unchanged model file, in random poses.
 Score CompareModel(const std::string& path, const Options& options,
                    ContactSheet& sheet) {
   Physics physics(CompileModel(*ParseMjcf(path), path), path);
@@ -221,8 +221,8 @@ Score CompareModel(const std::string& path, const Options& options,
                  options, sheet);
 }
 
-// A task with its edits; each pose is that of an episode of its own after a few
-// random actions.
+// A task with its edits; each pose comes from a new episode after a few random
+// actions.
 Score CompareTask(const TaskDefinition& task, const Options& options,
                   ContactSheet& sheet) {
   const auto environment = MakeEnvironment(task, {.seed = 1});

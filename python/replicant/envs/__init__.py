@@ -11,14 +11,14 @@ load       one environment, or a batch, with dm_env's face
 tasks      the names of the tasks
 Task       a task of your own in Python
 
-The environments are written in C++ and step on threads of their own without the GIL.
+The environments are written in C++ and step on separate threads without the GIL.
 
 Arrays. A call returns arrays that it wrote into directly. They keep their numbers as long as you,
 a view of them or a DLPack export refers to them; their memory is used again afterwards.
 
 Seeds. Environment i of seed s draws from its own stream. The numbers do not depend on the number
-of threads, and those of an episode not on earlier ones. Without a seed the operating system draws
-one.
+of threads, and an episode's numbers do not depend on earlier episodes. Without a seed the operating
+system draws one.
 
 Processes. Threads do not survive a fork: an environment that is used in a forked child raises
 Error. Make it in the child, or start children by the method "spawn".

@@ -12,7 +12,7 @@ from replicant import _envs
 from replicant.envs._batch import Batch, seeds_of
 from replicant.envs._task import Task
 
-# dm_control's bound of an actuator that has none
+# dm_control's bound of an unbounded actuator
 _UNBOUNDED = 1e10
 _AUTORESET = {AutoresetMode.NEXT_STEP: 0, AutoresetMode.SAME_STEP: 1, AutoresetMode.DISABLED: 2}
 
@@ -36,7 +36,7 @@ def _action_space(core) -> gymnasium.spaces.Box:
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
-    """Environments of one task that step together on threads of their own; see make_vec()."""
+    """Environments of one task that step together on separate threads; see make_vec()."""
 
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -147,7 +147,7 @@ class Env(gymnasium.Env):
     def __init__(self, task: str | Task, *, render_mode: str | None = None, **options):
         for name in ("num_envs", "autoreset_mode", "num_threads"):
             if name in options:
-                raise TypeError(f"{name}: one environment has none; hint: envs.make_vec()")
+                raise TypeError(f"{name}: not an option of a single environment; hint: use envs.make_vec()")
         self._vector = VectorEnv(
             task, 1, num_threads=0, autoreset_mode=AutoresetMode.DISABLED,
             render_mode=render_mode, **options)
