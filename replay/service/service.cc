@@ -18,11 +18,13 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
 #include "base/rpc/wire.h"
 #include "replay/format/batch_codec.h"
+#include "replay/format/group.h"
 #include "replay/service/service_status.h"
 
 namespace replicant::replay {
@@ -266,15 +268,17 @@ bool Service::TakeGroup(uint64_t id, uint64_t sequence,
     ++counts_.refused_no_credits;
     return false;
   }
+  std::shared_ptr<Group> group;
   try {
-    const StepGroupView checked(block, shard_->config().shape);
+    group = std::make_shared<Group>(
+        std::vector<std::byte>(block.begin(), block.end()),
+        shard_->config().shape);
   } catch (const IoError& e) {
     throw rpc::MalformedMessage(fmt::format(
         "replay.insert: group {} of writer {:#x}: {}", sequence, id, e.what()));
   }
   // throws if the journal cannot be written: the writer sends the group again
-  const InsertResult result = shard_->TryInsert(
-      id, sequence, std::vector<std::byte>(block.begin(), block.end()));
+  const InsertResult result = shard_->TryInsert(id, sequence, std::move(group));
   switch (result) {
     case InsertResult::kInserted:
       break;

@@ -316,7 +316,12 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
 
 InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
                               std::vector<std::byte> block) {
-  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  return TryInsert(writer, sequence,
+                   std::make_shared<Group>(std::move(block), config_.shape));
+}
+
+InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
+                              std::shared_ptr<Group> group) {
   MutexLock lock(mutex_);
   return InsertLocked(writer, sequence, std::move(group));
 }

@@ -128,6 +128,9 @@ class Shard {
   // IoError, changing nothing, if the group breaks the format.
   InsertResult TryInsert(uint64_t writer, uint64_t sequence,
                          std::vector<std::byte> block);
+  // The same for a group that is checked already.
+  InsertResult TryInsert(uint64_t writer, uint64_t sequence,
+                         std::shared_ptr<Group> group);
   // Inserts the waiting items of `writer` that are admitted now; kInserted if
   // none is left.
   InsertResult Resume(uint64_t writer);
