@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/tensor/npz.h"
+#include "base/tensor/safetensors.h"
 #include "env/camera.h"
 #include "env/recorder.h"
 #include "env/rollout.h"
@@ -42,8 +42,6 @@ struct Options {
 
 // Prefix of the arrays of a file that replace arrays of the model.
 constexpr std::string_view kModelPrefix = "model/";
-// An input file holds one trajectory: more is a mistake.
-constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 30;
 
 template <typename T>
 NamedTensorView Named(const char* name, const std::vector<T>& values,
@@ -59,7 +57,7 @@ void PrintTasks(const TaskRegistry& registry) {
 
 // --input: plays it and writes the answers.
 void Play(ControlEnvironment& environment, const Options& options) {
-  const NpzReader reader(options.input, kMaxTensorBytes);
+  const SafetensorsReader reader(options.input);
   const HostTensor state = reader.Read("state");
   const HostTensor action = reader.Read("action");
   const int64_t action_size = environment.action_spec().size();
@@ -71,7 +69,8 @@ void Play(ControlEnvironment& environment, const Options& options) {
   RolloutInput input{.state = state.Span<double>(),
                      .actions = action.Span<double>()};
   std::vector<HostTensor> fields;
-  for (const std::string& name : reader.names()) {
+  for (const SafetensorsInfo& info : reader.tensors()) {
+    const std::string& name = info.name;
     if (!name.starts_with(kModelPrefix)) continue;
     fields.push_back(reader.Read(name));
     input.model_fields.push_back(
@@ -95,7 +94,7 @@ void Play(ControlEnvironment& environment, const Options& options) {
         Named("pixels", rollout.pixels,
               Shape({steps + 1, camera->height(), camera->width(), 3})));
   }
-  WriteNpz(options.output, tensors);
+  WriteSafetensors(options.output, tensors);
 }
 
 // --resets: draws starts and writes their states and observations.
@@ -119,7 +118,7 @@ void DrawStarts(ControlEnvironment& environment, const Options& options) {
       Named("state", states, Shape({options.resets, state_size})),
       Named("observation", observations,
             Shape({options.resets, observation_size}))};
-  WriteNpz(options.output, tensors);
+  WriteSafetensors(options.output, tensors);
 }
 
 // --random: plays uniform actions and prints each episode's return.
@@ -198,9 +197,10 @@ int main(int argc, char** argv) {
                          "env_rollout " + replicant::fleet::Version());
     app.add_flag("--list", options.list, "print the names of all tasks");
     app.add_option("--task", options.task, "DOMAIN-TASK");
-    app.add_option("--input", options.input,
-                   "npz with state, action and model/FIELD arrays to play");
-    app.add_option("--output", options.output, "npz to write");
+    app.add_option(
+        "--input", options.input,
+        "safetensors file with state, action and model/FIELD to play");
+    app.add_option("--output", options.output, "safetensors file to write");
     app.add_option("--resets", options.resets, "draw this many starts")
         ->check(CLI::Range(1, 1'000'000));
     app.add_option("--random", options.random_steps,

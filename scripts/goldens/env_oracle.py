@@ -11,6 +11,7 @@ os.environ.setdefault("MUJOCO_GL", "osmesa")
 
 import mujoco
 import numpy as np
+import safetensors.numpy
 from dm_control import suite
 
 # Over this many steps observations and rewards must agree; dog-fetch is chaotic
@@ -92,10 +93,10 @@ def record(task, seed, steps, look=lambda environment: None):
 
 def play(env_rollout, task, arrays, folder, options=()):
     """The output of env_rollout for a recording."""
-    source, result = folder / "in.npz", folder / "out.npz"
+    source, result = folder / "in.safetensors", folder / "out.safetensors"
     inputs = {k: v for k, v in arrays.items()
               if k in ("state", "action") or k.startswith("model/")}
-    np.savez(source, **inputs)
+    safetensors.numpy.save_file(inputs, source)
     subprocess.run([env_rollout, "--task", task, "--input", source,
                     "--output", result, *options], check=True)
-    return dict(np.load(result))
+    return safetensors.numpy.load_file(result)

@@ -3,7 +3,7 @@
 
     build/venv/bin/python scripts/goldens/make_env.py [TASK...]
 
-TASK.npz holds one recorded trajectory (state, action, model/FIELD, observation,
+TASK.safetensors holds one recorded trajectory (state, action, model/FIELD, observation,
 reward, discount, step_type as in docs/environments.md) and moments of the
 observation after a reset: reset/count, and mean and standard deviation of x
 (reset/mean, reset/std) and of x^2 (reset/mean2, reset/std2).
@@ -16,6 +16,7 @@ import sys
 
 import mujoco
 import numpy as np
+import safetensors.numpy
 from importlib import metadata
 
 import env_oracle
@@ -42,8 +43,9 @@ def main():
         steps = min(STEPS, env_oracle.parity_steps(task))
         arrays = env_oracle.record(task, TRAJECTORY_SEED, steps)
         arrays.update(reset_moments(task))
-        np.savez_compressed(FOLDER / f"{task}.npz", **arrays)
-        print(task, (FOLDER / f"{task}.npz").stat().st_size, flush=True)
+        path = FOLDER / f"{task}.safetensors"
+        safetensors.numpy.save_file(arrays, path)
+        print(task, path.stat().st_size, flush=True)
     manifest = {
         "made by": "scripts/goldens/make_env.py",
         "dm_control": metadata.version("dm_control"),

@@ -11,7 +11,7 @@
 
 #include "base/fs.h"
 #include "base/process.h"
-#include "base/tensor/npz.h"
+#include "base/tensor/safetensors.h"
 
 namespace replicant::env {
 namespace {
@@ -28,13 +28,13 @@ CommandResult Rollout(std::vector<std::string> arguments) {
 
 TEST(EnvRolloutTest, WritesWhatDmControlAnswered) {
   const TemporaryFolder folder;
-  const auto output = folder.path() / "out.npz";
-  const auto input = kGoldens / "reacher-hard.npz";
+  const auto output = folder.path() / "out.safetensors";
+  const auto input = kGoldens / "reacher-hard.safetensors";
   const CommandResult result =
       Rollout({"--task", "reacher-hard", "--input", input, "--output", output});
   ASSERT_TRUE(result.status.ok()) << result.output;
-  const NpzReader golden(input);
-  const NpzReader ours(output);
+  const SafetensorsReader golden(input);
+  const SafetensorsReader ours(output);
   for (const char* name : {"observation", "reward", "discount"}) {
     const HostTensor expected = golden.Read(name);
     const HostTensor actual = ours.Read(name);
@@ -48,11 +48,12 @@ TEST(EnvRolloutTest, WritesWhatDmControlAnswered) {
 
 TEST(EnvRolloutTest, DrawsStarts) {
   const TemporaryFolder folder;
-  const auto output = folder.path() / "out.npz";
+  const auto output = folder.path() / "out.safetensors";
   ASSERT_TRUE(Rollout({"--task", "cartpole-balance", "--resets", "7",
                        "--output", output})
                   .status.ok());
-  EXPECT_EQ(NpzReader(output).Read("observation").shape(), Shape({7, 5}));
+  EXPECT_EQ(SafetensorsReader(output).Read("observation").shape(),
+            Shape({7, 5}));
 }
 
 TEST(EnvRolloutTest, PlaysRandomActions) {
@@ -64,14 +65,14 @@ TEST(EnvRolloutTest, PlaysRandomActions) {
 
 TEST(EnvRolloutTest, DrawsEveryStateOfARecording) {
   const TemporaryFolder folder;
-  const auto output = folder.path() / "out.npz";
+  const auto output = folder.path() / "out.safetensors";
   const auto play = [&](const std::string& task) {
     const CommandResult result =
-        Rollout({"--task", task, "--input", kGoldens / (task + ".npz"),
+        Rollout({"--task", task, "--input", kGoldens / (task + ".safetensors"),
                  "--output", output, "--render", "raycast", "--height", "20",
                  "--width", "30", "--camera", "-1"});
     EXPECT_TRUE(result.status.ok()) << result.output;
-    return NpzReader(output).Read("pixels");
+    return SafetensorsReader(output).Read("pixels");
   };
   // escape has a recorded height field
   for (const char* task : {"reacher-hard", "quadruped-escape"}) {
@@ -110,7 +111,7 @@ TEST(EnvRolloutTest, FilmsRandomActions) {
 // Each ends with exit code 1 and one line.
 TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
   const TemporaryFolder folder;
-  const std::string output = folder.path() / "out.npz";
+  const std::string output = folder.path() / "out.safetensors";
   const auto error_of = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--output", output});
     const CommandResult result = Rollout(std::move(arguments));
@@ -127,7 +128,7 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
                       "/nowhere.xml"}),
             "env_rollout: MJCF: /nowhere.xml: no such file\n");
   // a recording of another task
-  const std::string reacher = kGoldens / "reacher-hard.npz";
+  const std::string reacher = kGoldens / "reacher-hard.safetensors";
   EXPECT_EQ(error_of({"--task", "walker-walk", "--input", reacher}),
             "env_rollout: " + reacher +
                 ": action has shape [40,2], want [steps,6]\n");

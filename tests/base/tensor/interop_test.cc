@@ -1,5 +1,5 @@
-// numpy and the safetensors package read what we write, and we read what they
-// write: interop.py is the other half.
+// The safetensors package reads what we write, and we read what it writes:
+// interop.py is the other half.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,10 +11,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
-#include "base/tensor/npy.h"
-#include "base/tensor/npz.h"
 #include "base/tensor/safetensors.h"
-#include "tests/support/message_of.h"
 #include "tests/support/tensors.h"
 
 namespace replicant {
@@ -22,7 +19,6 @@ namespace {
 
 using testing::CountingTensor;
 using testing::IsSameTensor;
-using testing::MessageOf;
 
 struct NamedTensor {
   std::string name;
@@ -82,82 +78,12 @@ std::filesystem::path File(const std::string& name) {
   return Made().folder.path() / name;
 }
 
-class NumpyInteropTest : public ::testing::Test {
+class SafetensorsInteropTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(Made().problem, ""); }
 };
 
-// Would catch an order, a byte order or a header that numpy writes and our own
-// writer never does.
-TEST_F(NumpyInteropTest, ReadsNpyFilesOfNumpy) {
-  for (const auto& [name, tensor] : Arrays()) {
-    SCOPED_TRACE(name);
-    for (const char* kind : {"", "fortran_", "big_endian_"}) {
-      SCOPED_TRACE(kind);
-      EXPECT_TRUE(IsSameTensor(ReadNpy(File(kind + name + ".npy")), tensor));
-    }
-  }
-}
-
-TEST_F(NumpyInteropTest, RefusesNpyFilesOfNumpyItDoesNotSupport) {
-  const auto error = [](const std::filesystem::path& path) {
-    const std::string message = MessageOf<IoError>([&] { ReadNpy(path); });
-    return message.substr(std::min(message.size(), path.string().size()));
-  };
-  EXPECT_EQ(error(File("float16.npy")),
-            ": npy header, column 16: dtype '<f2' is not supported; allowed: "
-            "<f4, <f8, |u1, <i4, <i8, |b1, and '>' in place of '<'; hint: "
-            "convert with astype()");
-  EXPECT_EQ(error(File("object.npy")),
-            ": npy header, column 15: object arrays are pickles, which may run "
-            "code and are never read; hint: save a numeric array");
-  EXPECT_EQ(error(File("structured.npy")),
-            ": npy header, column 11: structured dtypes are not supported; "
-            "hint: save each field as an array of its own");
-}
-
-TEST_F(NumpyInteropTest, ReadsNpzFilesOfNumpy) {
-  for (const char* file : {"stored.npz", "deflated.npz", "stored_zip64.npz",
-                           "deflated_zip64.npz"}) {
-    SCOPED_TRACE(file);
-    const NpzReader reader(File(file));
-    const std::vector<NamedTensor> arrays = Arrays();
-    EXPECT_EQ(reader.names().size(), arrays.size());
-    for (const auto& [name, tensor] : arrays) {
-      SCOPED_TRACE(name);
-      EXPECT_TRUE(IsSameTensor(reader.Read(name), tensor));
-    }
-  }
-}
-
-// No cut of the zip64 end records may crash or pass; where the old end record
-// survives without them, libzip finds a contradiction.
-TEST_F(NumpyInteropTest, RefusesZip64ArchivesCutAtAnyByte) {
-  const std::string text = ReadFile(File("small_zip64.npz"));
-  const auto open = [](std::string_view part) {
-    const NpzReader reader(std::as_bytes(std::span(part)), "x.npz");
-    return reader.Read("a").shape();
-  };
-  EXPECT_EQ(open(text), Shape({2, 3}));
-  for (size_t size = 1; size < text.size(); ++size) {
-    EXPECT_EQ(MessageOf<IoError>([&] { open(text.substr(0, size)); }),
-              "x.npz: not a readable zip archive: Not a zip archive")
-        << size;
-  }
-  // every single byte damaged: refused, or in a field that says nothing about
-  // the elements
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::string damaged = text;
-    damaged[i] = static_cast<char>(~damaged[i]);
-    try {
-      EXPECT_EQ(open(damaged), Shape({2, 3}));
-    } catch (const IoError& e) {
-      EXPECT_TRUE(std::string_view(e.what()).starts_with("x.npz: ")) << i;
-    }
-  }
-}
-
-TEST_F(NumpyInteropTest, ReadsSafetensorsFilesOfTheReference) {
+TEST_F(SafetensorsInteropTest, ReadsFilesOfTheReference) {
   const SafetensorsReader reader(File("numpy.safetensors"));
   EXPECT_EQ(reader.metadata(),
             (SafetensorsMetadata{{"made_by", "safetensors"}}));
@@ -175,15 +101,10 @@ TEST_F(NumpyInteropTest, ReadsSafetensorsFilesOfTheReference) {
 
 // The script compares; the safetensors file must equal the reference's, byte
 // by byte.
-TEST(ReplicantFilesTest, AreReadByNumpyAndSafetensors) {
+TEST(ReplicantFilesTest, AreReadByTheReference) {
   const TemporaryFolder folder;
   const std::vector<NamedTensor> arrays = Arrays();
   const std::vector<NamedTensorView> views = ViewsOf(arrays);
-  for (const NamedTensorView& named : views) {
-    WriteNpy(folder.path() / (named.name + ".npy"), named.tensor);
-  }
-  WriteNpz(folder.path() / "stored.npz", views);
-  WriteNpz(folder.path() / "deflated.npz", views, NpzCompression::kDeflated);
   WriteSafetensors(folder.path() / "numpy.safetensors", views,
                    {{"made_by", "safetensors"}});
   const HostTensor half = CountingTensor(DType::kBF16, {4});

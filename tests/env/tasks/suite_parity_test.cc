@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor/npz.h"
+#include "base/tensor/safetensors.h"
 #include "env/rollout.h"
 #include "env/task_registry.h"
 #include "env/tasks/suite.h"
@@ -21,7 +21,7 @@ class SuiteParity : public ::testing::TestWithParam<std::string> {
  protected:
   SuiteParity()
       : golden_(std::filesystem::path(REPLICANT_GOLDEN_FOLDER) /
-                (GetParam() + ".npz")),
+                (GetParam() + ".safetensors")),
         environment_(MakeEnvironment(
             TaskRegistry(SuiteTasks()).Find(GetParam()), {.seed = 1})) {}
 
@@ -31,7 +31,7 @@ class SuiteParity : public ::testing::TestWithParam<std::string> {
     return {values.begin(), values.end()};
   }
 
-  NpzReader golden_;
+  SafetensorsReader golden_;
   std::unique_ptr<ControlEnvironment> environment_;
 };
 
@@ -50,7 +50,8 @@ TEST_P(SuiteParity, PlaysDmControlsTrajectory) {
   const std::vector<double> action = Golden("action");
   RolloutInput input{.state = state, .actions = action};
   std::vector<HostTensor> fields;
-  for (const std::string& name : golden_.names()) {
+  for (const SafetensorsInfo& info : golden_.tensors()) {
+    const std::string& name = info.name;
     if (!name.starts_with("model/")) continue;
     fields.push_back(golden_.Read(name));
     input.model_fields.push_back({name.substr(6), fields.back().view()});

@@ -2,14 +2,15 @@
 
     make_images.py FOLDER
 
-NAME.npy, the pixels of image NAME, u8 [H, W, 3]; and resize.npy, the
-image, with resize-N.npy, its part resize-N.txt resized.
+In pixels.safetensors NAME holds the pixels of image NAME, u8 [H, W, 3]; resize
+an image, and resize-N its part resize-N.txt, resized.
 """
 
 import pathlib
 import sys
 
 import numpy as np
+import safetensors.numpy
 from PIL import Image
 
 SIZE = (83, 61)
@@ -23,43 +24,44 @@ def picture(width, height):
     return Image.fromarray(pixels.astype(np.uint8))
 
 
-def save(folder, name, image, **options):
-    image.save(folder / name, **options)
-    with Image.open(folder / name) as saved:
-        pixels = np.asarray(saved.convert("RGB"))
-    np.save(folder / f"{name}.npy", pixels)
-
-
 def main(folder):
+    arrays = {}
+
+    def save(name, image, **options):
+        image.save(folder / name, **options)
+        with Image.open(folder / name) as saved:
+            arrays[name] = np.asarray(saved.convert("RGB"))
+
     image = picture(*SIZE)
-    save(folder, "rgb.jpg", image, quality=90)
-    save(folder, "full_chroma.jpg", image, quality=90, subsampling=0)
-    save(folder, "grey.jpg", image.convert("L"), quality=90)
-    save(folder, "progressive.jpg", image, quality=90, progressive=True)
-    save(folder, "cmyk.jpg", image.convert("CMYK"), quality=90)
-    save(folder, "rgb.png", image)
-    save(folder, "grey.png", image.convert("L"))
-    save(folder, "palette.png", image.quantize(64))
-    save(folder, "bits.png", image.convert("1"))
+    save("rgb.jpg", image, quality=90)
+    save("full_chroma.jpg", image, quality=90, subsampling=0)
+    save("grey.jpg", image.convert("L"), quality=90)
+    save("progressive.jpg", image, quality=90, progressive=True)
+    save("cmyk.jpg", image.convert("CMYK"), quality=90)
+    save("rgb.png", image)
+    save("grey.png", image.convert("L"))
+    save("palette.png", image.quantize(64))
+    save("bits.png", image.convert("1"))
     alpha = image.convert("RGBA")
     alpha.putalpha(image.convert("L"))
-    save(folder, "alpha.png", alpha)
-    save(folder, "animated.png", image, save_all=True,
+    save("alpha.png", alpha)
+    save("animated.png", image, save_all=True,
          append_images=[image.rotate(90)])
     # Pillow has no conversion from 16 bits to RGB
     deep = np.asarray(image.convert("L")).astype(np.uint16) * 256 + 77
     Image.fromarray(deep).save(folder / "deep.png")
-    np.save(folder / "deep.png.npy", np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, 2))
+    arrays["deep.png"] = np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, 2)
 
     image = picture(301, 203)
-    np.save(folder / "resize.npy", np.asarray(image))
+    arrays["resize"] = np.asarray(image)
     boxes = [((0, 0, 301, 203), (64, 64)), ((10, 20, 200, 180), (224, 224)),
              ((0.25, 3.5, 100.75, 33.25), (31, 47)), ((290, 190, 301, 203), (8, 5)),
              ((0, 0, 301, 203), (1, 1)), ((40, 40, 168, 168), (128, 128))]
     for i, (box, size) in enumerate(boxes):
         small = image.resize(size, Image.Resampling.BILINEAR, box=box)
-        np.save(folder / f"resize-{i}.npy", np.asarray(small))
+        arrays[f"resize-{i}"] = np.asarray(small)
         (folder / f"resize-{i}.txt").write_text(" ".join(map(str, box)))
+    safetensors.numpy.save_file(arrays, folder / "pixels.safetensors")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 #include "base/fs.h"
 #include "base/process.h"
 #include "base/rng.h"
-#include "base/tensor/npy.h"
+#include "base/tensor/safetensors.h"
 #include "learner/data/files/decode.h"
 #include "learner/data/files/resize.h"
 #include "tests/support/message_of.h"
@@ -56,6 +56,9 @@ class PillowTest : public ::testing::Test {
   static std::filesystem::path Path(const std::string& name) {
     return folder_->path() / name;
   }
+  static HostTensor Pixels(const std::string& name) {
+    return SafetensorsReader(Path("pixels.safetensors")).Read(name);
+  }
   static Image Decode(std::string_view bytes, const ChooseBox& choose,
                       int64_t min_side, Box* box) {
     Image image;
@@ -87,7 +90,7 @@ TEST_F(PillowTest, EveryKindOfImageIsDecoded) {
                                          {"deep.png", 0}}) {
     Box box;
     const Image image = Decode(ReadFile(Path(c.name)), Whole, 1000, &box);
-    const HostTensor expected = ReadNpy(Path(c.name + std::string(".npy")));
+    const HostTensor expected = Pixels(c.name);
     EXPECT_EQ(image.size.height, expected.shape()[0]) << c.name;
     EXPECT_EQ(image.size.width, expected.shape()[1]) << c.name;
     EXPECT_LE(LargestDifference(image.rgb, expected.view().Span<uint8_t>()),
@@ -97,7 +100,7 @@ TEST_F(PillowTest, EveryKindOfImageIsDecoded) {
 }
 
 TEST_F(PillowTest, PartsAreResizedAlike) {
-  const HostTensor source = ReadNpy(Path("resize.npy"));
+  const HostTensor source = Pixels("resize");
   const std::span<const uint8_t> pixels = source.view().Span<uint8_t>();
   const Image image{
       .size = {.height = source.shape()[0], .width = source.shape()[1]},
@@ -105,7 +108,7 @@ TEST_F(PillowTest, PartsAreResizedAlike) {
   Resizer resizer;
   for (int i = 0; i < 6; ++i) {
     const std::string name = "resize-" + std::to_string(i);
-    const HostTensor expected = ReadNpy(Path(name + ".npy"));
+    const HostTensor expected = Pixels(name);
     Box box;
     std::ifstream(Path(name + ".txt")) >> box.left >> box.top >> box.right >>
         box.bottom;

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Writes features and their scores by SciPy: make_scores.py FOLDER.
 
-CASE_a.npy and CASE_b.npy are f32 [n, size]; CASE.npy is their Frechet distance,
-f64 [1], by scipy.linalg.sqrtm. probabilities.npy is f32 [n, classes], and
-inception_score.npy its mean and deviation over 4 splits, f64 [2].
+In scores.safetensors CASE_a and CASE_b are f32 [n, size]; CASE is their Frechet
+distance, f64 [1], by scipy.linalg.sqrtm. probabilities is f32 [n, classes], and
+inception_score its mean and deviation over 4 splits, f64 [2].
 """
 
 import pathlib
 import sys
 
 import numpy as np
+import safetensors.numpy
 import scipy.linalg
 import scipy.special
 
@@ -35,16 +36,17 @@ cases = {
     "far_from_zero": (features(500, 24, 24, 100.0), features(400, 24, 24, 100.5)),
     "wide": (features(300, 128, 64), features(300, 128, 64)),
 }
+arrays = {}
 for name, (a, b) in cases.items():
-    np.save(folder / f"{name}_a.npy", a)
-    np.save(folder / f"{name}_b.npy", b)
-    np.save(folder / f"{name}.npy", np.array([frechet_distance(a, b)]))
+    arrays |= {f"{name}_a": a, f"{name}_b": b,
+               name: np.array([frechet_distance(a, b)])}
 
 p = scipy.special.softmax(2 * rng.normal(size=(103, 7)), axis=1).astype(np.float32)
-np.save(folder / "probabilities.npy", p)
+arrays["probabilities"] = p
 scores = []
 for k in range(4):
     part = p[k * 103 // 4:(k + 1) * 103 // 4].astype(np.float64)
     marginal = part.mean(0, keepdims=True)
     scores.append(np.exp(scipy.special.rel_entr(part, marginal).sum(1).mean()))
-np.save(folder / "inception_score.npy", np.array([np.mean(scores), np.std(scores)]))
+arrays["inception_score"] = np.array([np.mean(scores), np.std(scores)])
+safetensors.numpy.save_file(arrays, folder / "scores.safetensors")

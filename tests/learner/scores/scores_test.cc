@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "base/process.h"
 #include "base/rng.h"
-#include "base/tensor/npy.h"
+#include "base/tensor/safetensors.h"
 #include "learner/scores/feature_moments.h"
 #include "learner/scores/inception_score.h"
 #include "tests/support/message_of.h"
@@ -53,7 +53,7 @@ class ScoresBesideSciPyTest : public ::testing::Test {
   static void TearDownTestSuite() { folder_.reset(); }
 
   static HostTensor Load(const std::string& name) {
-    return ReadNpy(folder_->path() / (name + ".npy"));
+    return SafetensorsReader(folder_->path() / "scores.safetensors").Read(name);
   }
   static FeatureMoments Moments(const std::string& name) {
     const HostTensor features = Load(name);
