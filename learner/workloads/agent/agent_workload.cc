@@ -31,7 +31,7 @@ double Mean(std::span<const T> values) {
          static_cast<double>(std::max<size_t>(1, values.size()));
 }
 
-// The service that item `i` is of; 0 in a process of one.
+// The shard that item `i` came from; 0 if there is one.
 int32_t ShardOf(const replay::Batch& batch, size_t i) {
   return batch.shards.empty() ? 0 : batch.shards[i];
 }
