@@ -22,7 +22,7 @@ std::string Render(const std::string& backend, const RenderInput& input) {
   config.cluster.backend = backend == "slurm"
                                ? fleet::ClusterBackend::kSlurm
                                : fleet::ClusterBackend::kKubernetes;
-  // a numeric address is of the host that the run gets
+  // the host is not known yet, so any numeric address passes
   config.cluster.address = "0.0.0.0";
   CheckCluster(config);
   std::error_code error;

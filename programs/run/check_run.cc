@@ -21,7 +21,7 @@
 namespace replicant::programs {
 namespace {
 
-// Throws ConfigError for an endpoint that no process could listen at.
+// Throws ConfigError for an endpoint at which no process could listen.
 void CheckForm(const std::string& key, const std::string& endpoint) {
   constexpr std::string_view kIpc = "ipc://";
   if (endpoint.starts_with("tcp://")) return;
@@ -39,11 +39,11 @@ void CheckForm(const std::string& key, const std::string& endpoint) {
   }
 }
 
-// Throws ConfigError for what would end the replay at each of its starts.
+// Throws ConfigError for a setting that would end the replay at every start.
 void CheckReplayHere(const RunConfig& config) {
   constexpr const char* kMetrics = "replay.metrics_address";
   const std::string& address = config.replay.metrics_address;
-  // port 0 is another one for each
+  // port 0 takes a different port for each
   if (!address.empty() && !address.ends_with(":0") &&
       address == config.fleet.metrics_address) {
     throw ConfigError(fmt::format("{}: {} is also used by {}; choose another",
@@ -54,7 +54,7 @@ void CheckReplayHere(const RunConfig& config) {
   if (std::filesystem::exists(folder) &&
       !std::filesystem::is_directory(folder)) {
     throw ConfigError(
-        fmt::format("replay.disk_folder: {} is no folder", folder.string()));
+        fmt::format("replay.disk_folder: {} is not a folder", folder.string()));
   }
 }
 

@@ -118,8 +118,8 @@ replay::TableConfig SampledTable(const replay::ReplayConfig& replay) {
   std::vector<std::string> names;
   for (const replay::TableConfig& table : tables) names.push_back(table.name);
   throw ConfigError(fmt::format(
-      "replay.tables: {}: the learner samples one table, and a table that "
-      "nobody samples would stop the actors; allowed in a run: one table",
+      "replay.tables: {}: the learner samples one table, and a table without "
+      "samples would stop the actors; allowed in a run: one table",
       fmt::join(names, ", ")));
 }
 

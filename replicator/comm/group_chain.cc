@@ -68,8 +68,8 @@ void GroupChain::AllReduce(const Collective& c,
   }
 }
 
-// Time is that of (pieces + 2 last) steps, each of a fixed time and one of its
-// bytes: the best number of pieces is a square root.
+// A call takes pieces + 2 * last steps. Each costs a latency plus the time of
+// its bytes, so the best number of pieces is a square root.
 size_t GroupChain::PieceBytes(size_t part_bytes) const {
   if (last_ == 0) return kGroupPieceBytes;
   const double best = std::sqrt(static_cast<double>(part_bytes) *

@@ -94,8 +94,8 @@ void ServerLink::CheckServer() {
   }
 }
 
-// A server that was restarted without a checkpoint is of version 0 and makes
-// all workers wait until it has variables again: those of the first worker.
+// A server that was restarted without a checkpoint restarts at version 0;
+// workers wait until the first worker has assigned its variables.
 void ServerLink::JoinAgain() {
   if (Join() > 0 || !values_to_assign) return;
   spdlog::warn("{} has lost its variables and gets those of worker {}", Name(),

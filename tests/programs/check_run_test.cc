@@ -80,7 +80,7 @@ TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
   AtomicWriteFile(file, "");
   config.replay.disk.folder = file;
   EXPECT_EQ(refusal(config),
-            "replay.disk_folder: " + file.string() + " is no folder");
+            "replay.disk_folder: " + file.string() + " is not a folder");
 }
 
 TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
@@ -188,8 +188,8 @@ TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   const auto tables = ReadReplay("tables: {default: {}, fresh: {}}");
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(tables, 256); }),
             "replay.tables: default, fresh: the learner samples one table, and "
-            "a table that nobody samples would stop the actors; allowed in a "
-            "run: one table");
+            "a table without samples would stop the actors; allowed in a run: "
+            "one table");
   const auto small = ReadReplay(
       "tables: {main: {max_size: 100, rate_limiter: {min_size_to_sample: "
       "10}}}");
