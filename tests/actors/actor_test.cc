@@ -252,8 +252,8 @@ TEST(ActorTest, FramesAreTheNewestOfTheStack) {
   EXPECT_EQ(rig.sinks[0].episodes[0].last_frame, newest());
 }
 
-// The state beside pixels is that of a task without them, in the replay and
-// for the policy.
+// The state next to pixels equals the state of a task without them, in the
+// replay and for the policy.
 TEST(ActorTest, AStateBesidePixelsIsThatOfTheTask) {
   env::TaskConfig config = kState;
   config.has_pixels = true;

@@ -55,7 +55,7 @@ std::vector<float> Observations(int64_t first, int64_t count) {
   return all;
 }
 
-// The actions that a policy of its own would choose without noise.
+// The actions that a separate policy would choose without noise.
 std::vector<float> MeanActions(int64_t first, int64_t count,
                                std::span<const std::byte> parameters = {}) {
   PolicyRunner runner(*MakeAgent(), MakeTask(), Options(count));
@@ -172,7 +172,7 @@ TEST(BatchedPolicyOfPixelsTest, AStateBesidePixelsGoesWithItsRow) {
 
 class InferenceTest : public ::testing::Test {
  protected:
-  // A server with a policy, in a thread of its own.
+  // A server with a policy, in a separate thread.
   struct Service {
     Service(InferenceTest* test, const std::string& endpoint)
         : policy(*MakeAgent(), MakeTask(), Options(), /*max_rows=*/4),

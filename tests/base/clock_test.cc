@@ -77,7 +77,7 @@ TEST(ClockTest, NotificationEndsAWaitOnAFakeClockThatStandsStill) {
   EXPECT_TRUE(result);
 }
 
-// What a waiter does before it rests, it does at the time of its coming.
+// A waiter acts at the time of its arrival until it rests.
 TEST(ClockTest, AWaiterCountsOnceItHasFoundThatItMustWait) {
   FakeClock clock;
   Mutex mutex;

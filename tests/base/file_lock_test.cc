@@ -48,7 +48,7 @@ TEST(FileLockTest, AMovedLockIsHeldOnce) {
   EXPECT_NO_THROW(FileLock(file, "the folder"));
 }
 
-// catches a lock that is taken beside another, and one that waits for ever
+// catches a lock that is taken twice, and one that waits for ever
 TEST(FileLockTest, AnAwaitedLockComesWhenItsOwnerLetsGo) {
   const TemporaryFolder folder;
   const auto file = folder.path() / "lock";

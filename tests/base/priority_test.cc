@@ -13,7 +13,7 @@ namespace {
 
 int Niceness() { return ::getpriority(PRIO_PROCESS, 0); }
 
-// On a thread of its own: there is no way back.
+// On a separate thread: there is no way back.
 template <typename Work>
 void OnThread(const Work& work) {
   Thread("nice", [&](const Thread::StopToken&) { work(); }).Join();

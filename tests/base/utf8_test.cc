@@ -13,7 +13,7 @@ TEST(Utf8Test, WellFormedTextStaysAsItIs) {
 }
 
 // Each of these is refused by Python's and protobuf's decoders; the bounds are
-// those of RFC 3629, section 4.
+// from RFC 3629, section 4.
 TEST(Utf8Test, IllFormedBytesAreReplacedOneByOne) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(ToValidUtf8("\x80"), r) << "a lone continuation byte";

@@ -59,7 +59,7 @@ TEST(TaskRegistryTest, ATaskOnAModelWithoutItsPartsSaysWhatIsMissing) {
             "pendulum-swingup: no body named 'pole' in the model");
 }
 
-// What a task of the suite says of a model of the user's own.
+// The message of a suite's task about a user's model.
 std::string MessageOfBinding(const char* task, const std::string& model) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "own.xml";

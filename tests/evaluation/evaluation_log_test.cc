@@ -95,8 +95,8 @@ TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
   EXPECT_NEAR(log.Now(), 35.0, 1e-3);
 }
 
-// What a policy that has diverged gives, and a line that a crash left torn.
-// Would catch a curve that bends where the time of the host is set.
+// The record of a diverged policy, and a line torn by a crash. Would catch a
+// curve that bends where the time of the host is set.
 TEST_F(EvaluationLogTest, TheTimeOfTheHostMovesNoEvaluation) {
   const EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
   clock_.Advance(seconds(5));

@@ -28,7 +28,7 @@ ReplicationConfig LocalSgdOf(int replicas) {
 }
 
 // Rows of a batch of kRows for each of `num_groups`, so that all groups
-// together have those of one larger batch.
+// together have the rows of one larger batch.
 InputFn RowsOfGroup(int num_groups, int64_t length) {
   return [=](const InputContext& context) {
     return std::make_unique<RowsPipeline>(

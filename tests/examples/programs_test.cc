@@ -1,4 +1,4 @@
-// The examples with a loop of their own, run as a user runs them.
+// The examples that have their own loop, run as a user runs them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

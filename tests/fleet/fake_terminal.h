@@ -33,7 +33,7 @@ class FakeTerminal {
   FakeTerminal(const FakeTerminal&) = delete;
   FakeTerminal& operator=(const FakeTerminal&) = delete;
 
-  // What a program writes to.
+  // The end that a program writes to.
   int fd() const { return terminal_; }
 
   void Resize(int columns) {
@@ -57,7 +57,7 @@ class FakeTerminal {
   }
 
  private:
-  // What has been written so far, in characters and escape sequences.
+  // The characters and escape sequences written so far.
   std::vector<std::string> Receive() {
     std::vector<std::string> characters;
     pollfd ready{controller_, POLLIN, 0};

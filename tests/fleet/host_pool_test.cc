@@ -77,7 +77,7 @@ TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
   EXPECT_TRUE(pool_.HasRoom({"actor", 0}));
 }
 
-// A shard's address and checkpoints are those of one host. Would catch a shard
+// A shard's address and checkpoints belong to one host. Would catch a shard
 // that another host of the replay takes.
 TEST_F(HostPoolTest, AHostCanOfferRoomForOneProcessAlone) {
   pool_.Join({.agent = 1,

@@ -94,7 +94,7 @@ TEST_F(MetricsPageTest, CountersContinueOverARestart) {
                 "1\n"));
 }
 
-// The heartbeat's names are wider than those of the registry.
+// A heartbeat allows more names than the registry.
 TEST_F(MetricsPageTest, ANumberThatCannotBeShownIsLeftOut) {
   beat_.numbers = {{"frames_total", {BeatNumber::Kind::kGauge, 1.0}}};
   EXPECT_THAT(Update(), Not(HasSubstr("frames_total")));

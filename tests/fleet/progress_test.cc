@@ -27,7 +27,7 @@ class ProgressLineTest : public ::testing::Test {
  protected:
   ~ProgressLineTest() override { ::close(options_.fd); }
 
-  // What has been printed since the last call.
+  // The text printed since the last call.
   std::string Printed() {
     const std::string all = ReadFile(path_);
     std::string text = all.substr(num_seen_);
@@ -67,7 +67,7 @@ TEST_F(ProgressLineTest, ShowsCountsRatesAndValues) {
             "step 12.6k/100k  steps/s 420  env-steps 50.4k  return 123.4\n");
 }
 
-// Of several limits of a run, the first to be reached ends it.
+// The first limit of a run to be reached ends it.
 TEST_F(ProgressLineTest, ShowsTheTimePassedAndLeft) {
   ProgressLine progress(options_, clock_);
   double time = 0.0;

@@ -40,7 +40,7 @@ TEST_F(RunFolderTest, ANewFolderSaysWhatIsRun) {
   EXPECT_EQ(folder.path(), path_);
   EXPECT_EQ(folder.num_starts(), 1);
   EXPECT_EQ(File("config.yaml"), "run:\n  seed: 7\n");
-  // the version is that of the repository that this was built in
+  // the version comes from the repository that this was built in
   EXPECT_THAT(File("run.yaml"),
               MatchesRegex("name: walker\nseed: 7\nstarts:\n"
                            "  - time: 20..-..-..T..:..:..Z\n"
@@ -139,7 +139,7 @@ TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
   EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
             message);
   std::filesystem::remove(path_ / "notes.txt");
-  // nor are files taken for those of a run
+  // nor do files count as a run's
   for (const char* name : {"lock", "letter.tmp-999999-1"}) {
     std::ofstream(path_ / name) << "door code 4711";
     EXPECT_EQ(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),

@@ -15,7 +15,7 @@ using std::chrono::seconds;
 
 class FleetStatusTest : public ::testing::Test {
  protected:
-  // What a role says from now on.
+  // The messages of a role from now on.
   Heartbeat& Beat(const std::string& role, uint32_t index) {
     Heartbeat& beat = beats_[{role, index}];
     beat.id = {role, index};
@@ -71,7 +71,7 @@ TEST_F(FleetStatusTest, CountersOfEarlierIncarnationsStay) {
   EXPECT_EQ(status_.Sum("actor", "return"), 2.0);
 }
 
-// What an actor of a lost host said last says nothing of the others.
+// The last report of an actor on a lost host says nothing about the others.
 TEST_F(FleetStatusTest, GaugesAreOfThoseThatRun) {
   roles_ = {{.id = {"actor", 0}, .phase = RolePhase::kReady},
             {.id = {"actor", 1}, .phase = RolePhase::kBackingOff}};

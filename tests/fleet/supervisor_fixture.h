@@ -44,7 +44,7 @@ class FakeBackend : public Backend {
     return std::make_unique<FakeProcess>(name, state, &events);
   }
 
-  // What happened since the last call, in order.
+  // The events since the last call, in order.
   std::vector<std::string> TakeEvents() { return std::exchange(events, {}); }
 
   std::map<std::string, std::shared_ptr<State>> states;

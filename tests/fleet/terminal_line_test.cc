@@ -75,7 +75,7 @@ TEST(TerminalLineTest, PrintedLinesStandAboveTheLine) {
                                              "a long progress line", "0"));
 }
 
-// What a shell prints next must stand on a line of its own.
+// A shell's next output must stand on a separate line.
 TEST(TerminalLineTest, TheEndLeavesTheTextAndTheCursorBelow) {
   FakeTerminal terminal(40);
   {

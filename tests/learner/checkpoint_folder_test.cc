@@ -91,7 +91,7 @@ TEST_F(CheckpointFolderTest, WhatIsNotCompleteIsNoCheckpoint) {
   EXPECT_THAT(folder.Steps(), ElementsAre(4));
   EXPECT_EQ(folder.LoadNewest(store())->step, 4);
   EXPECT_EQ(folder.NewestManifest()->step, 4);
-  // its id goes to the next, and what there is of it goes with that
+  // its id goes to the next, and its remains go with that
   EXPECT_EQ(folder.NextId(), 2U);
   SavePart(folder, 7);
   SavePart(folder, 9);

@@ -12,7 +12,7 @@ namespace {
 
 using replicant::testing::MessageOf;
 
-// Of a group of five processes, or of two at the fewest.
+// For a group of five processes, or at least two.
 LearnerConfig GroupOfFive(int64_t batch_size) {
   LearnerConfig config;
   config.batch_size = batch_size;

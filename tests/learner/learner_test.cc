@@ -100,7 +100,7 @@ class SumWorkload : public Workload {
 
 class LearnerTest : public ::testing::Test {
  protected:
-  // A run of its own workload in the folder of the test.
+  // A run with a test's own workload in the folder of the test.
   struct Run {
     EndReason reason;
     int64_t step;
@@ -125,7 +125,7 @@ class LearnerTest : public ::testing::Test {
 
 TEST_F(LearnerTest, EndsAtEachLimit) {
   EXPECT_EQ(RunUntil({.max_steps = 5}).step, 5);
-  // the same run goes on: 20 frames, 4 a step, were seen
+  // the same run continues: 20 frames, 4 a step, were seen
   const Run frames = RunUntil({.max_frames = 32});
   EXPECT_EQ(frames.reason, EndReason::kFrameLimit);
   EXPECT_EQ(frames.step, 8);

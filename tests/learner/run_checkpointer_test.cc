@@ -117,7 +117,7 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
   EXPECT_TRUE(workload_.is_paused);
   Step(2);
   EXPECT_THAT(workload_.saved_ids, IsEmpty());
-  // finds that nothing is left, and goes on
+  // finds that nothing is left, and continues
   Step();
   EXPECT_THAT(workload_.saved_ids, ElementsAre(1));
   EXPECT_FALSE(workload_.is_paused);
@@ -285,8 +285,8 @@ TEST_F(StalledRunCheckpointerTest, TheEndWaitsForTheDiskUpToItsDeadline) {
   disk_.Resume();
 }
 
-// The variables are those of the cut, whatever is learned while they are
-// written.
+// The saved variables have their values at the cut, whatever is learned while
+// they are written.
 TEST_F(StalledRunCheckpointerTest, WhatIsWrittenIsAsItWasAtTheCut) {
   const auto value = [](double v) {
     return testing::Values(DType::kF32, Shape({1}), {v});

@@ -9,10 +9,10 @@
 
 namespace replicant::testing {
 
-// Backends that are held against PyTorch's numbers: those of this machine and,
-// where the CUDA backend is compiled, "fake_cuda": that backend on a driver and
-// libraries of host code (tests/support/fake_cuda), whose generated kernels are
-// compiled for a device as well.
+// Backends that are held against PyTorch's numbers: this machine's backends
+// and, if the CUDA backend is compiled, "fake_cuda": that backend on a driver
+// and libraries of host code (tests/support/fake_cuda), whose generated kernels
+// are compiled for a device as well.
 std::vector<std::string> TestedBackends();
 
 using TestedBackend =

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 class AsynchronousTrainingTest : public ::testing::Test {
  protected:
-  // The shipped recipe, made small, at addresses of its own.
+  // The shipped recipe, made small, at its own addresses.
   std::vector<std::string> Command(const std::string& replication,
                                    std::vector<std::string> settings) const {
     std::vector<std::string> command = {

@@ -55,7 +55,7 @@ std::string ToString(const ConvolutionProblem& p) {
                                   : "");
 }
 
-// What the plans of all steps are planned by; notes each problem once.
+// The library that plans all steps; notes each problem once.
 class NotingLibrary : public ConvolutionLibrary {
  public:
   explicit NotingLibrary(std::shared_ptr<ConvolutionLibrary> library)

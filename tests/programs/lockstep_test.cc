@@ -139,8 +139,8 @@ TEST_F(LockstepTest, PredictsFromPixelsAndTheStateBesideThem) {
   EXPECT_TRUE(result.status.ok()) << result.output;
 }
 
-// Stopped at any step and resumed, a run goes on as if it had not been: to the
-// bit, with all that lies beside the learner.
+// Stopped at any step and resumed, a run continues as if it had never stopped:
+// to the bit, including everything around the learner.
 TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const std::vector<std::string> pixels = {
       "task.pixels={enabled: true, height: 24, width: 24, state: true}",
@@ -181,7 +181,7 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   }
 }
 
-// The run goes on from its own copy of the model, as often as one likes.
+// The run continues from its own copy of the model, any number of times.
 TEST_F(LockstepTest, ARunWithItsOwnModelIsResumedByItsOwnFile) {
   const auto run = folder_.path() / "a";
   ASSERT_TRUE(RunShort("a", {"task.mjcf=" REPLICANT_SUITE "/cartpole.xml"})
@@ -196,7 +196,7 @@ TEST_F(LockstepTest, ARunWithItsOwnModelIsResumedByItsOwnFile) {
   }
 }
 
-// What another process writes there stays.
+// Files that another process writes there stay.
 TEST_F(LockstepTest, RefusesAFolderOfSomethingElse) {
   const auto run = folder_.path() / "a";
   MakeFolders(run / "replay");

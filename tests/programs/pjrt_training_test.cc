@@ -69,8 +69,8 @@ class PjrtTrainingTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// What a checkpoint holds is what was on the devices: variables, optimizer,
-// counters of random numbers.
+// A checkpoint holds the values on the devices: variables, optimizer, counters
+// of random numbers.
 TEST_F(PjrtTrainingTest, ARunThatIsResumedEqualsOneThatWasNot) {
   for (const auto& [name, steps] :
        {std::pair("whole", 30), {"parts", 13}, {"parts", 30}}) {

@@ -1,4 +1,4 @@
-// What the steps of the three workloads become on a device, without one.
+// The plans of the three workloads' steps for a device, without a device.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Evaluations of a training: by the evaluator beside it and by hand.
+// Evaluations of a training: by the evaluator next to it and by hand.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

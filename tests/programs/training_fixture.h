@@ -16,7 +16,7 @@
 #include "base/fs.h"
 #include "base/process.h"
 
-// What the tests of whole trainings share. They are told of the programs by
+// The common base of tests of whole trainings. They are told of the programs by
 // REPLICANT_FLEET and REPLICANT_EVALUATOR.
 namespace replicant {
 
@@ -140,7 +140,7 @@ class TrainingFixture : public ::testing::Test {
     for (std::string line; std::getline(file, line);) lines.push_back(line);
     return lines;
   }
-  // What ffprobe says of a video: width, height and number of frames.
+  // ffprobe's description of a video: width, height and number of frames.
   static std::string Describe(const std::filesystem::path& video) {
     return RunCommand({.command = {"ffprobe", "-v", "error", "-count_frames",
                                    "-show_entries",

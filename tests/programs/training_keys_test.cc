@@ -121,8 +121,8 @@ std::vector<Listener> ListenersOf(const std::vector<pid_t>& processes) {
   return listeners;
 }
 
-// What a peer that listens says to one that speaks ZMTP without keys: its
-// greeting, and all that it says once it has read ours.
+// A listening peer's answer to one that speaks ZMTP without keys: its greeting,
+// and all that it says once it has read ours.
 std::string SaidToAStranger(const Listener& listener) {
   using namespace std::string_literals;
   // ZMTP 3.0 (ZeroMQ RFC 23): signature, version, mechanism, filler; then the

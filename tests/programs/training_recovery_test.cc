@@ -145,8 +145,8 @@ TEST_F(TrainingRecoveryTest, AKilledInferenceServerComesBack) {
               testing::ContainsRegex("ends after [1-9][0-9]* batches"));
 }
 
-// A run that has ended goes on from its last checkpoint with all its parts,
-// and by what --set changes.
+// A run that has ended continues from its last checkpoint with all its parts,
+// with the changes of --set.
 TEST_F(TrainingRecoveryTest, AnEndedRunIsResumedAsAWhole) {
   ASSERT_TRUE(RunFleet({}).status.ok());
   const auto checkpoint = [&](int step) {

@@ -363,8 +363,8 @@ TEST_F(TrainingTest, AnotherProgramPlaysThePolicy) {
               number_behind(evaluated.output, "return      "), 60.0);
 }
 
-// A model of the user's own is found beside the YAML file and kept whole with
-// the run, wherever the run is moved.
+// A user's model is found next to the YAML file and kept whole with the run,
+// wherever the run is moved.
 TEST_F(TrainingTest, ARunKeepsItsModel) {
   const std::filesystem::path suite = REPLICANT_SUITE;
   const auto mine = folder_.path() / "mine";

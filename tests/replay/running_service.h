@@ -32,9 +32,9 @@ inline ShardConfig OpenTable(const EpisodeMaker& maker,
   return config;
 }
 
-// A shard with its service, served on a port of this host in a thread of its
-// own, by the clock of the server's options; with `checkpoints.folder`,
-// restored from there and saved there.
+// A shard with its service, served on a port of this host in a separate thread,
+// by the clock of the server's options; with `checkpoints.folder`, restored
+// from there and saved there.
 class RunningService {
  public:
   explicit RunningService(

@@ -10,7 +10,7 @@
 #include "tests/replicator/replication_cases.h"
 
 // Both updates of a small GAN in one step, for every strategy. The losses are
-// those of least squares (arXiv:1611.04076).
+// least squares (arXiv:1611.04076).
 namespace replicant::replicator {
 
 using Variables = std::map<std::string, std::vector<double>>;
@@ -163,7 +163,7 @@ inline void ExpectNear(const Variables& a, const Variables& b,
                        double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, value] : a) {
-    // with accumulation the losses are those of the last batch
+    // with accumulation the losses come from the last batch
     if (name.ends_with("_loss")) continue;
     EXPECT_LE(NormOfDifference(value, b.at(name)), tolerance) << name;
   }

@@ -145,8 +145,8 @@ TEST(JointTest, AGroupOfServersIsOneReplica) {
   }
 }
 
-// Two and four processes, as threads here, that meet over TCP: the bits are
-// those of a group in one process.
+// Two and four processes, as threads here, that meet over TCP: the bits equal a
+// group in one process.
 TEST(JointTest, AGroupOfServersMaySpanProcesses) {
   for (const int processes : {2, 4}) {
     for (const int accumulation_steps : {1, 2}) {

@@ -21,8 +21,8 @@
 #include "replicator/replicator.h"
 #include "tests/support/message_of.h"
 
-// What every synchronous strategy must do: run in one process for in_graph, and
-// by each process that mpirun starts for between_graph.
+// Rules for every synchronous strategy: run in one process for in_graph, and by
+// each process that mpirun starts for between_graph.
 namespace replicant::replicator {
 
 inline constexpr Clock::TimePoint kNoWait{};

@@ -45,7 +45,7 @@ class SinePipeline : public InputPipeline {
   std::vector<InputSpec> specs_;
 };
 
-// What one replica does with its rows.
+// One replica's step on its rows.
 static StepOutputs SineStep(ReplicaContext& replica, const Inputs& batch) {
   Graph& g = replica.graph();
   const nn::Dense hidden(g, "hidden", 1, 32);

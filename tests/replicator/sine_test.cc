@@ -63,8 +63,8 @@ TEST(SineTest, LearnsOnReplicasThatDoNotWaitForEachOther) {
             kLargestLossWithoutWaiting);
 }
 
-// Two replicas in each process: the bits are those of one process, whatever
-// moves the gradients.
+// Two replicas in each process: the bits equal one process's, whatever moves
+// the gradients.
 TEST(SineTest, LearnsInProcessesThatMeetOverTcp) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() /
                                        fmt::format("sine-tcp-{}", getpid());

@@ -39,7 +39,7 @@ kernels::BackendFactory Noting(Caches* caches) {
 
 class TunedPlansTest : public ::testing::Test {
  protected:
-  // Replicas on the backend cuda, with `keys` beside.
+  // Replicas on the backend cuda, with additional `keys`.
   ReplicationConfig Config(const std::string& keys) const {
     return Load("{backend: cuda, collectives: host, " + keys + "}");
   }

@@ -11,7 +11,7 @@ namespace replicant::testing {
 //
 // Its buffers are pages without access (PROT_NONE) except during copies by its
 // streams and launches of its kernels: any other read or write of a buffer ends
-// the process with SIGSEGV. Results are those of "reference", bit by bit.
+// the process with SIGSEGV. Results equal "reference" bit by bit.
 //
 // Thread-safety: that of a Backend; kernels of one backend may be launched on
 // several threads at a time.

@@ -1,4 +1,4 @@
-// The program `pjrt_info`, with a fake plugin and with those of vendors that
+// The program `pjrt_info`, with a fake plugin and with vendors' plugins that
 // are installed in the Python environment of scripts/setup.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

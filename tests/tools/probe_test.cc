@@ -29,7 +29,7 @@ nn::StepGraph SmallWorkload() {
   return agents::d4pg::BuildStepGraph(config, DType::kF32);
 }
 
-// What a good input holds, two batches, to be spoilt.
+// A good input of two batches, to be spoilt by tests.
 std::map<std::string, HostTensor> GoodInput(const nn::StepGraph& workload) {
   std::map<std::string, HostTensor> tensors;
   uint64_t seed = 0;

@@ -172,8 +172,9 @@ std::vector<testing::HostCandidate> FourCandidates(const Problem& /*problem*/) {
 // leaves or takes, a workspace that is another plan's, a plan of another
 // problem.
 //
-// The bound is that of the steps above, but for biases, which begin at 0: 5
-// steps at rate 1e-4 move them by 5e-4, half of the scale of RelativeError().
+// The bound is the same as for the steps above, except for biases, which begin
+// at 0: 5 steps at rate 1e-4 move them by 5e-4, half of the scale of
+// RelativeError().
 TEST_F(D4pgCudaTest, StepsWithTunedPlansMatchTheReference) {
   const TemporaryFolder folder;
   const auto reference = kernels::MakeBackend("reference");

@@ -96,7 +96,8 @@ TEST(NetworksTest, StateHasNeitherEncoderNorTrunk) {
   EXPECT_EQ(policy(encoder(x)).action.shape(), Shape({3, 2}));
 }
 
-// A shared embedding reads a state beside pixels; otherwise each head does.
+// A shared embedding reads a state in addition to pixels; otherwise each head
+// does.
 TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
   const AgentSpec spec{
       .observation = Shape({64, 64, 9}), .state_size = 3, .action_size = 2};
@@ -126,7 +127,7 @@ TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
   }
 }
 
-// What a recipe needs to start: small actions, and values near v_min.
+// A recipe's needs at the start: small actions, and values near v_min.
 TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
   NetworkConfig config = Small(EncoderKind::kState);
   config.critic_bias_slope = 0.15;

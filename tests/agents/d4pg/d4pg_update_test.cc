@@ -240,8 +240,8 @@ TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
             plan->output(0).Span<double>()[0]);
 }
 
-// What the replicator is to put in: one call with all gradients, and the
-// largest importance weight of all replicas.
+// The values that the replicator must insert: one call with all gradients, and
+// the largest importance weight of all replicas.
 TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
   GraphRunner runner;
   size_t num_gradients = 0;

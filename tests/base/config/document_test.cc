@@ -62,7 +62,7 @@ TEST(DocumentTest, MergesMapsAndReplacesScalarsAndLists) {
   EXPECT_FALSE(c.flag);
 }
 
-// A base is found beside the file that names it; of several the last one wins.
+// A base is found next to the file that names it; of several the last one wins.
 TEST(DocumentTest, FindsBasesBesideTheFileThatNamesThem) {
   const SampleConfig c = Read({
       {"run.yaml", "base: [a/one.yaml, two.yaml]\n"},

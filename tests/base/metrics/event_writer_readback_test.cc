@@ -20,7 +20,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// What read_events.py prints for `folder`.
+// The output of read_events.py for `folder`.
 std::string ReadByTensorBoard(const std::filesystem::path& folder) {
   const CommandResult result = RunCommand(
       {.command = {REPLICANT_PYTHON,
@@ -60,7 +60,7 @@ TEST_F(EventWriterReadbackTest, TensorBoardFindsEveryKindOfValue) {
             "text run/config 5 ['# résumé\\n\xEF\xBF\xBD']\n");
 }
 
-// Each point twice: over updates, and over frames in a folder of its own.
+// Each point twice: over updates, and over frames in a separate folder.
 TEST_F(EventWriterReadbackTest, CurvesAreOverUpdatesAndOverFrames) {
   {
     Curves curves({.folder = folder_.path()}, clock_);

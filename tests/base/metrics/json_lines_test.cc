@@ -104,7 +104,7 @@ TEST_F(JsonLinesWriterTest, ARestartedRunGoesOnInTheSameFile) {
   EXPECT_EQ(ReadFile(path_), "{\"step\":1}\n{\"step\":2}\n");
 }
 
-// What a crash leaves, cut at every byte: would catch a new line that is glued
+// A file that a crash cut at every byte: would catch a new line that is glued
 // to the torn one, which spoils both.
 TEST_F(JsonLinesWriterTest, ATornLineIsCutOff) {
   const std::string whole = "{\"step\":1}\n";

@@ -133,7 +133,7 @@ class CurveServerTest : public ::testing::Test {
     loop_->Join();
   }
 
-  // What happens to a client with these keys.
+  // The outcome for a client with these keys.
   CallResult ConnectWith(const CurveRole& role, Clock::Duration timeout) {
     ZmqContext context;
     ClientOptions options;

@@ -122,7 +122,7 @@ class Group {
   std::optional<Thread> publishing_;
 };
 
-// What a call with `key` comes to: the reply, or the error's text. A client
+// The outcome of a call with `key`: the reply, or the error's text. A client
 // waits on while the log is quiet.
 std::string Ask(const std::string& endpoint, const GroupKey& key) {
   ZmqContext context;

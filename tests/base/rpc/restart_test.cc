@@ -43,7 +43,7 @@ ClientOptions QuickOptions() {
   return options;
 }
 
-// What a service would keep on disk.
+// The state that a service would keep on disk.
 struct Store {
   // (client, request id) of every insert; the id makes a repeat harmless
   std::set<std::pair<uint64_t, uint64_t>> seen;
@@ -182,7 +182,7 @@ TEST_F(RestartTest, NothingIsLostOrDoubledAcrossARestart) {
       client.Connect(endpoint);
       sender_ids[c] = client.sender_id();
       bool is_at_half = false;
-      // waits at half for the other client, and goes on while the server is
+      // waits halfway for the other client, and continues while the server is
       // being stopped, but not to its end
       InsertMany(client, kInserts, [&](uint64_t answered) {
         if (answered == kInserts / 2) {

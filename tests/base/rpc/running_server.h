@@ -11,8 +11,8 @@
 
 namespace replicant::rpc::testing {
 
-// A server whose loop runs in a thread of its own, in a context of its own, so
-// that once it is destroyed its port is free again.
+// A server whose loop runs in a separate thread and context, so that its port
+// is free again once it is destroyed.
 class RunningServer {
  public:
   RunningServer(const Protocol& protocol, const std::string& endpoint,

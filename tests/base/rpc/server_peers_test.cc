@@ -50,7 +50,8 @@ TEST(ServerPeersTest, LimitsOfPeersAndOfWaitingRequestsHold) {
   EXPECT_EQ(client.ReceiveError().text, "1 requests are waiting");
 }
 
-// A server that was stopped and goes on has not read what came meanwhile.
+// A server that was stopped and continues has not read the messages of the
+// pause.
 TEST(ServerPeersTest, TimeInWhichTheServerStoodStillIsNoSilence) {
   ServerOptions options = TestOptions();
   options.peer_timeout = seconds(3);

@@ -63,7 +63,7 @@ std::string RunScript(const std::string& mode,
          "hint: scripts/setup installs numpy and safetensors";
 }
 
-// What the script makes, once for all tests.
+// The script's files, made once for all tests.
 struct MadeFiles {
   TemporaryFolder folder;
   std::string problem = RunScript("make", folder.path());

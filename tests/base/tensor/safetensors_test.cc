@@ -26,7 +26,7 @@ SafetensorsReader Open(std::string_view text) {
   return {std::as_bytes(std::span(text)), "x.safetensors"};
 }
 
-// What opening a file says.
+// The message of opening a file.
 std::string OpenError(std::string_view text) {
   return MessageOf<IoError>([&] { Open(text); });
 }

@@ -53,7 +53,7 @@ class OnnxTest : public ::testing::Test {
            return runner_.store().Get(name);
          }});
   }
-  // All results are those of our own reference.
+  // All results equal our own reference.
   void ExpectSame(const std::vector<std::pair<std::string, Output>>& outputs) {
     const OnnxResult result = RunOnnx(Model(outputs), values_);
     for (const auto& [name, output] : outputs) {

@@ -123,7 +123,7 @@ TEST(StableHloTest, TheDescriptionSaysHowToDraw) {
   EXPECT_EQ(description["results"][2]["kind"], "output");
 }
 
-// What docs/export.md says to hosts that have the description alone.
+// The rules of docs/export.md for hosts that have only the description.
 TEST(StableHloTest, TheFormulaOfThePageGivesTheDraws) {
   SmallStep step;
   const StableHloModule module =

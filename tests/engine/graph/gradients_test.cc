@@ -75,7 +75,7 @@ TEST(GradientsTest, RefuseAnOpWithoutGradientOnTheWay) {
             "it, if none should flow");
 }
 
-// What lies behind a StopGradient need not be differentiable.
+// Ops behind a StopGradient need not be differentiable.
 TEST(GradientsTest, EndAtStopGradient) {
   GraphRunner runner;
   const Output x = runner.Input("x", Values(DType::kF64, Shape({}), {3}));

@@ -38,7 +38,7 @@ TEST(BackendTest, AMissingCudaDeviceIsSaidInOneLine) {
                   "cuda:2: this machine has no CUDA device"));
 }
 
-// What every backend must hold to, whatever it runs on.
+// Rules for every backend on every device.
 class BackendConformance : public ::testing::TestWithParam<std::string> {
  protected:
   std::unique_ptr<Backend> backend_ = MakeBackend(GetParam());

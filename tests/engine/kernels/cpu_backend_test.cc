@@ -1,4 +1,4 @@
-// What holds for plans on the CPU backend, beyond the values of its ops.
+// Properties of plans on the CPU backend, beyond the values of its ops.
 #include "engine/kernels/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
@@ -195,8 +195,7 @@ TEST(CpuBackendTest, KeptWeightsFollowTheVariable) {
   EXPECT_EQ(first(), 288.0F);
 }
 
-// What is not a number must reach the loss. Relu alone is different: see
-// MakeCpuBackend().
+// A NaN must reach the loss. Relu alone is different: see MakeCpuBackend().
 TEST(CpuBackendTest, NanPassesFusedActivationsButRelu) {
   const auto backend = MakeBackend("cpu");
   runtime::VariableStore store(*backend, /*seed=*/3);
@@ -376,7 +375,7 @@ TEST(CpuBackendTest, TheFirstLayerHasTheSameBitsOnAnyNumberOfThreads) {
 }
 
 // Numbers of the image are rounded to bf16 as in the reference, and so is y.
-// Sums of n products are of f32: they differ from the exact ones by up to
+// Sums of n products are in f32: they differ from the exact ones by up to
 // sqrt(n) * 2^-24 of their size, times 16 as in op_parity.cc.
 TEST(CpuBackendTest, TheFirstLayerInBF16RoundsTheImageAndTheResultOnly) {
   const auto reference =

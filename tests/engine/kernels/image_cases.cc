@@ -174,7 +174,7 @@ void AddPixelConvs(Cases& cases) {
   }
 }
 
-// What may follow a batch norm, and what gamma and beta are.
+// The ops after a batch norm, and the form of gamma and beta.
 struct BatchNormForm {
   const char* name;
   bool is_conditional, has_relu, has_residual;

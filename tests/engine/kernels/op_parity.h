@@ -16,8 +16,8 @@ struct CaseProgram {
 };
 CaseProgram BuildCase(const OpCase& op_case, CaseBuilder& builder);
 
-// What a run gave: the outputs of the op, its gradients, and the variables that
-// it updated, by name.
+// The results of a run: the outputs of the op, its gradients, and the variables
+// that it updated, by name.
 struct CaseResults {
   void Add(TensorView tensor);
 
@@ -34,7 +34,7 @@ void ExpectMatchesReference(const OpCase& op_case,
                             const graph::PassOptions& passes,
                             const CaseResults& got);
 
-// What the kernels of a backend owe, for one case: forward, gradients of the
+// The duties of a backend's kernels, for one case: forward, gradients of the
 // first output, and updated variables. Each reports failures to googletest.
 
 // In f32 against the reference in f64. The tolerance comes from the case's

@@ -37,7 +37,7 @@ struct Outcome {
   bool is_tuned = false;
 };
 
-// Takes any entry but that of a plan called "gone".
+// Takes any entry except for a plan called "gone".
 Outcome Ask(PlanCache& cache, const std::string& problem,
             const std::string& plan) {
   Outcome outcome;
@@ -197,7 +197,7 @@ TEST_F(PlanCacheTest, AFolderThatCannotBeMadeIsOneWarning) {
 }
 
 // A folder where the lock cannot be made; root may write to any folder that
-// merely forbids it. What it holds is read all the same.
+// merely forbids it. Its entries are read all the same.
 TEST_F(PlanCacheTest, AFolderThatCannotBeWrittenIsReadWithOneWarning) {
   Write(std::string(kHeader) + "a\tx\t1.000 us\t2.000 us\n");
   std::filesystem::create_directory(folder_.path() / "tuned_plans.lock");
@@ -221,9 +221,9 @@ TEST_F(PlanCacheTest, WithoutAFolderEntriesAreInMemory) {
                           "them: HOME is not set"));
 }
 
-// Writers with objects of their own, as processes have them: each adds entries
-// of its own and one that all want. Catches a writer that loses another's
-// entries, and a problem that is tuned twice.
+// Writers with separate objects, as in processes: each adds its own entries and
+// one that all need. Catches a writer that loses another's entries, and a
+// problem that is tuned twice.
 TEST_F(PlanCacheTest, WritersAtOnceLoseNothing) {
   constexpr int kWriters = 4;
   constexpr int kEntries = 6;

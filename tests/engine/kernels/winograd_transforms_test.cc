@@ -44,7 +44,7 @@ struct Tile {
   std::vector<float> weights = Random(kTaps * kTaps, "weights");
   std::vector<float> gradient = Random(kOut * kOut, "gradient");
 
-  // What the pixel (i, j) and the tap (u, v) meet in the image.
+  // The value of the image under pixel (i, j) and tap (u, v).
   double Seen(size_t i, size_t j, size_t u, size_t v, size_t c) const {
     return static_cast<double>(image[((i + u) * kIn + j + v) * kChannels + c]);
   }

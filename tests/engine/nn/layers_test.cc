@@ -109,7 +109,7 @@ TEST(ConditionalBatchNormTest, UsesTheVectorsOfTheClass) {
                      Values(DType::kF64, Shape({3, 1}), {10, 20, 30}).view());
   runner.store().Set("cbn/bias",
                      Values(DType::kF64, Shape({3, 1}), {1, 2, 3}).view());
-  // running mean 0 and variance 1, then those of the batch: 2 and 1
+  // running mean 0 and variance 1, then the batch's: 2 and 1
   const double inferred = 1.0 / std::sqrt(1.0 + 1e-5);
   const V first = runner.Eval(layer.Infer(x, labels));
   EXPECT_NEAR(first[0], 30 * inferred + 3, 1e-12);

@@ -14,8 +14,8 @@ using testing::ToDoubles;
 using testing::Values;
 using V = std::vector<double>;
 
-// Each run goes on from the vectors that the last one left, so that inference
-// comes to a largest singular value of one.
+// Each run continues from the vectors of the last one, so that inference
+// reaches a largest singular value of one.
 TEST(SpectralNormTest, RunsConvergeToTheLargestSingularValue) {
   GraphRunner runner;
   const Graph::Scope scope(runner.graph(), "conv");

@@ -244,7 +244,7 @@ TEST(PjrtFailureTest, EachCallThatFailsIsNamedAndLeavesNothing) {
   EXPECT_EQ(failed.size(), 18U);
 }
 
-// What fails later than its call fails where it is awaited, under its name.
+// A failure after the call appears where it is awaited, under the call's name.
 TEST(PjrtFailureTest, EachEventThatFailsIsNamedAndLeavesNothing) {
   const FakePlugin whole;
   RunTwoSteps(whole);

@@ -32,7 +32,7 @@ double Psnr(const Picture& a, const Picture& b) {
   return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
 }
 
-// A model of one's own in a file of its own.
+// A user's model in a separate file.
 SuiteModel ModelOf(const std::string& mjcf) {
   const TemporaryFolder folder("raycast_renderer_test");
   const auto path = folder.path() / "model.xml";

@@ -1,4 +1,4 @@
-// What holds for every task of the suite; the numbers are held against
+// Properties of every task of the suite; the numbers are held against
 // dm_control in suite_parity_test.cc.
 #include "env/tasks/suite.h"
 

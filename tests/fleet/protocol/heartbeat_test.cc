@@ -216,7 +216,7 @@ class HeartbeatSenderTest : public ::testing::Test {
     return latest && latest->beat.state == state;
   }
 
-  // What was told of env_steps last; -1: nothing.
+  // The last reported env_steps; -1: nothing.
   double LastCount() {
     const auto latest = monitor_.Latest(kId);
     if (!latest || !latest->beat.numbers.contains("env_steps")) return -1.0;

@@ -1,4 +1,4 @@
-// FID and Inception Score, beside SciPy and by hand.
+// FID and Inception Score, compared with SciPy and by hand.
 #include <gtest/gtest.h>
 
 #include <chrono>

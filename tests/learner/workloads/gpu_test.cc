@@ -121,8 +121,8 @@ TEST(GpuTest, GraphsGiveTheBitsOfSingleLaunches) {
   }
 }
 
-// What cuDNN and cuBLASLt compute by the plans that are the fastest here, and
-// how a second run finds them.
+// Results of cuDNN and cuBLASLt with the fastest plans on this device, and how
+// a second run finds these plans.
 TEST(GpuTest, TunedPlansLearnAsTheLibrariesChoice) {
   if (CountDevices() == 0) {
     REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
@@ -175,7 +175,7 @@ std::vector<float> Products(kernels::Backend& backend,
   return results;
 }
 
-// The bounds are those of operands that lose 13 bits, or of sums of f32.
+// The bounds are for operands that lose 13 bits, or for sums of f32.
 TEST(GpuTest, Tf32RoundsNoMoreThanItsOperands) {
   if (CountDevices() == 0) {
     REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");

@@ -28,7 +28,7 @@ class ImageDevicesTest : public FakeDevicesTest {
       SCOPED_TRACE(replicas);
       const ImageRun shared = train(On(replicas, {0}), MakeBackends());
       CheckSameRun(one, shared, kType);
-      // replicas on devices of their own sum in the order of ranks here, too
+      // replicas on separate devices also sum in the order of ranks here
       const ImageRun apart = train(On(replicas, {}), MakeBackends());
       EXPECT_EQ(apart.last, shared.last);
       EXPECT_EQ(apart.losses, shared.losses);

@@ -79,7 +79,7 @@ double WireError(int num_steps, bool of_momenta) {
 }
 
 // Each gradient is rounded to 8 bits, and so is their sum: 2^-8 each at most.
-// What that comes to in ten steps depends on the network, here to a hundredth.
+// The effect in ten steps depends on the network, here up to a hundredth.
 TEST(ImageInGraphTest, ResNetLearnsMuchTheSameWithGradientsAsBf16) {
   // the first momenta are the gradients
   const double first = WireError(1, /*of_momenta=*/true);
@@ -90,7 +90,7 @@ TEST(ImageInGraphTest, ResNetLearnsMuchTheSameWithGradientsAsBf16) {
 
 // Normalised by its own rows each replica has another variance, but what they
 // save is the mean of theirs: after one step the running mean of the first norm
-// is that of all rows, and the running variance is not.
+// covers all rows, but the running variance does not.
 TEST(ImageInGraphTest, StatisticsOfEachReplicaAreSavedAsTheirMean) {
   const auto train = [](models::NormStatistics statistics, int replicas) {
     return TrainResNet(DType::kF64, statistics,

@@ -373,7 +373,8 @@ TEST(SnganWorkloadTest, GoesOnInTheMiddleOfACycle) {
             WeightsOf(resumed, "discriminator/"));
 }
 
-// Would catch an update that goes on across the other network's after a resume.
+// Would catch an update that continues across the other network's after a
+// resume.
 TEST(SnganWorkloadTest, AResumedRunBeginsAnUpdateOfSeveralBatchesAnew) {
   const auto make = [] {
     return SnganWorkload(
@@ -499,8 +500,8 @@ double MeanOfLastFive(const std::vector<double>& losses) {
   return std::accumulate(losses.end() - 5, losses.end(), 0.0) / 5.0;
 }
 
-// A game of two has no loss that falls in the end; that of one of them does
-// while the other stands still.
+// A game of two has no loss that falls in the end; one counter advances while
+// the other stands still.
 TEST_P(SnganPrecisionTest, EachNetworkLearnsAgainstTheOther) {
   const auto backend = kernels::MakeBackend("cpu", {.num_threads = 1});
   runtime::VariableStore store(*backend, /*seed=*/2);

@@ -72,7 +72,7 @@ Variables VariablesOf(const testing::XlaResult& result) {
   return values;
 }
 
-// What one replica of ours makes of a training.
+// The result of a training with one of our replicas.
 struct Ours {
   Variables last;
   std::vector<double> losses;

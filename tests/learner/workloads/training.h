@@ -8,7 +8,7 @@
 
 namespace replicant::learner {
 
-// Of first values and random numbers.
+// Seed of first values and random numbers.
 inline constexpr uint64_t kReplicaSeed = 3;
 
 // A training for any replicator: its batches and its steps.

@@ -9,8 +9,7 @@
 
 #include "engine/runtime/variable_store.h"
 
-// What a training has made of its variables, and how far two trainings are
-// apart.
+// The variables after a training, and the distance between two trainings.
 namespace replicant::learner {
 
 // Floating variables by name.

@@ -150,7 +150,7 @@ TEST(CheckpointDamageTest, AfterDamageNewCheckpointsAreNumberedOn) {
   const Damage damage;
   WriteBytes(damage.newest_checkpoint, "x");
   {
-    // once more, as the number is that of a checkpoint that was set aside
+    // once more, because the number belongs to a checkpoint that was set aside
     const ShardInFolder restored(damage.folder.path());
     ASSERT_EQ(restored.checkpointer.restored().number, 1u);
   }

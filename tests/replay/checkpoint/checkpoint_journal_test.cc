@@ -1,4 +1,4 @@
-// What a journal keeps beside checkpoints.
+// The state that a journal keeps in addition to checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

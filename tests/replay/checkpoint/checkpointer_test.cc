@@ -56,7 +56,7 @@ TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
   }
 }
 
-// By this a supervisor sees that a restore goes on.
+// This shows a supervisor that a restore makes progress.
 TEST(CheckpointerTest, CountsTheGroupsThatItRestores) {
   const TemporaryFolder folder;
   {
@@ -112,7 +112,7 @@ TEST(CheckpointerTest, SegmentsOfTheVersionBeforeAreRead) {
               ElementsAre(path.string() + ": not segment 1 of version 1 to 2"));
 }
 
-// What cannot be restored must not push out what can.
+// A checkpoint that cannot be restored must not push out one that can.
 TEST(CheckpointerTest, OnlyVerifiedCheckpointsCountAsKept) {
   const TemporaryFolder folder;
   {
@@ -153,7 +153,7 @@ TEST(CheckpointerTest, UnfinishedFilesOfAKilledProcessGo) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-// A client's checkpoints have ids, and stay beside those taken on time.
+// A client's checkpoints have ids, and stay in addition to periodic ones.
 TEST(CheckpointerTest, GoesBackToACheckpointByItsId) {
   const TemporaryFolder folder;
   const auto options = [&](uint64_t id) {
@@ -181,7 +181,7 @@ TEST(CheckpointerTest, GoesBackToACheckpointByItsId) {
     EXPECT_EQ(checkpointer.last_number(), 13u);
   }
   {
-    // it is the newest now, and goes on with a journal of its own
+    // it is the newest now, and continues with its own journal
     ShardInFolder service(folder.path(), Durability::kJournal);
     EXPECT_EQ(service.shard.LastSequence(1), 2u);
     ASSERT_EQ(service.Insert(3, 2), InsertResult::kInserted);
@@ -266,7 +266,7 @@ TEST(CheckpointerTest, AFullDiskIsAnErrorAndLeavesTheCheckpointBefore) {
     }
     EXPECT_EQ(ListNumbered(folder.path(), "checkpoint", "ckpt"),
               (std::set<uint64_t>{1}));
-    // with room again it goes on, and loses nothing
+    // with room again it continues, and loses nothing
     service.checkpointer.Save();
   }
   const ShardInFolder restored(folder.path());

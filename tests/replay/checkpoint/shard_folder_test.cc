@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a service leaves in its folder first.
+// The first file that a service leaves in its folder.
 void MakeUsed(const fs::path& folder) {
   fs::create_directories(folder);
   AtomicWriteFile(folder / "layout.yaml", "");

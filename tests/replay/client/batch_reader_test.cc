@@ -421,7 +421,7 @@ ShardConfig WithMinimum(const EpisodeMaker& maker, int64_t min_size) {
   return config;
 }
 
-// The minimum of two tables is that of their sum. Would catch draws from the
+// The minimum of two tables applies to their sum. Would catch draws from the
 // table that is the first to be full.
 TEST(BatchReaderTest, TablesReachTheirMinimumTogether) {
   const EpisodeMaker maker = MakePixels();

@@ -113,7 +113,7 @@ TEST(LocalReplayTest, DrawsAreTheSameForTheSameCalls) {
   EXPECT_EQ(draw(), draw());
 }
 
-// A writer that is told of its episode again goes on where it stopped.
+// A writer that repeats its episode continues where it stopped.
 TEST(LocalReplayTest, AWriterPassesOverWhatItHasSent) {
   for (const int64_t stop : {3, 4, 6, 10, 11}) {
     LocalReplay whole(Options()), parts(Options());

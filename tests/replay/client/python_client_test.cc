@@ -101,7 +101,7 @@ TEST(PythonClientTest, GoesOnWithARestartedService) {
   EXPECT_GE(service->shard().Status().lost_steps, 12);
 }
 
-// While nobody calls it, the service goes on hearing of it.
+// The service keeps hearing from it while nobody calls it.
 TEST(PythonClientTest, AnIdleWriterKeepsItsOpenEpisode) {
   const TemporaryFolder folder;
   const std::filesystem::path output = folder.path() / "output";

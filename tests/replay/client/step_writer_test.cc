@@ -75,7 +75,7 @@ TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
     const auto num_steps = static_cast<int64_t>(episode % 11) + 1;
     ASSERT_EQ(WriteEpisode(writer, maker, episode, num_steps),
               AppendResult::kOk);
-    // an episode whose steps fill its groups ends with a group of its own
+    // an episode whose steps fill its groups ends with a separate group
     for (auto& group : maker.Groups(episode, num_steps)) {
       ASSERT_EQ(local.TryInsert(1, ++sequence, std::move(group)),
                 InsertResult::kInserted);

@@ -26,7 +26,7 @@ constexpr int64_t kWindow = 6;
 constexpr int64_t kStack = 3;
 constexpr int64_t kEpisodeSteps = 14;
 
-// Windows of six steps, four of which overlap, beside transitions of three.
+// Windows of six steps, four of which overlap, next to transitions of three.
 ShardConfig BothForms(const EpisodeMaker& maker) {
   ShardConfig config =
       testing::OpenTable(maker, {.n_step = 3, .stack = kStack});

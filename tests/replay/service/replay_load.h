@@ -13,7 +13,7 @@
 
 namespace replicant::replay::testing {
 
-// What a replay_load process has done.
+// The work done by a replay_load process.
 struct LoadReport {
   std::atomic<int64_t> rounds{0};  // episodes written, or batches read
   std::atomic<int64_t> steps{0};   // acknowledged

@@ -1,4 +1,4 @@
-// One end of a replay service as a process of its own, for tests that kill it:
+// One end of a replay service as a separate process, for tests that kill it:
 //
 //   replay_load write ENDPOINT REPORT [PAUSE_MS]  streams episodes without end
 //   replay_load read ENDPOINT REPORT [PAUSE_MS]   draws batches, checks each
@@ -7,8 +7,8 @@
 // It pauses after every episode and batch, as the machine is for others, too: 1
 // ms, or at full rate 0.
 //
-// SIGTERM ends it, a writer after everything was acknowledged. What it has done
-// stands in the file REPORT (replay_load.h), also after it was killed.
+// SIGTERM ends it, a writer after everything was acknowledged. Its work stands
+// in the file REPORT (replay_load.h), even after it was killed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

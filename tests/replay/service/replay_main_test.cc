@@ -24,7 +24,7 @@ std::string Contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-// A service with a folder of its own, stopped by SIGTERM.
+// A service with its own folder, stopped by SIGTERM.
 class ReplayMainTest : public ::testing::Test {
  protected:
   ReplayMainTest() {

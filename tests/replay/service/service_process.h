@@ -103,7 +103,7 @@ class ServiceProcess {
   }
 
   const std::string& endpoint() const { return endpoint_; }
-  // Of the run started last.
+  // The process of the last start.
   std::string log() const { return ContentsOf(log_); }
   const std::filesystem::path& folder() const { return folder_; }
 

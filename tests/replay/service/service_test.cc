@@ -293,7 +293,8 @@ TEST(ReplayServiceTest, LostStepsAreInNoOtherCount) {
   EXPECT_EQ(batch.total_steps(), 16);
 }
 
-// What its connection does not take would otherwise fill the service's memory.
+// Replies that its connection does not take would otherwise fill the service's
+// memory.
 TEST(ReplayServiceTest, AReaderThatDoesNotReadGetsNoFurtherBatches) {
   constexpr int kBatches = 100;
   constexpr uint32_t kItems = 128;
@@ -361,7 +362,7 @@ TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
   EXPECT_EQ(service.shard().OpenWriters(), (std::vector<uint64_t>{6}));
   EXPECT_EQ(caller.Status()["counts"]["abandoned_steps"], 1);
   EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 0);
-  // the one that came back goes on
+  // the one that returned continues
   EXPECT_EQ(
       caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2},
                     {maker.Groups(1, 8)[1]}),

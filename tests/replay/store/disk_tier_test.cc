@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr StepShape kShape = {.observation_bytes = 4000};
 
-// One step, whose bytes are `value`; an episode of its own unless it is open.
+// One step, whose bytes are `value`; a separate episode unless it is open.
 std::vector<std::byte> Block(uint64_t value, bool is_open = false) {
   StepGroupBuilder builder(kShape, value, 0);
   const std::vector<std::byte> row(4000, static_cast<std::byte>(value));
@@ -165,7 +165,7 @@ TEST(DiskTierTest, AFullDiskIsSaidAndCostsTheOldestStepsInMemoryOnly) {
     EXPECT_EQ(status.num_groups_on_disk, on_disk);
     EXPECT_LE(status.size_bytes, shard.config().max_bytes);
   }
-  // with room again it goes on
+  // with room again it continues
   insert(5);
   EXPECT_EQ(shard.Status().disk_errors, 5);
   EXPECT_EQ(shard.Status().evicted_items, 5);

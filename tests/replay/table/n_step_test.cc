@@ -101,7 +101,7 @@ TEST(NStepTest, AnEpisodeShorterThanNGivesAnItemPerStep) {
 }
 
 // A window begins at every second step; the last ones are shorter. Their R and
-// D are those of the return over their steps.
+// D belong to the return over their steps.
 TEST(NStepTest, WindowsOverlapAndEndWithTheEpisode) {
   FrameStore store;
   const NStepConfig config = {.discount = 1.0, .window = 3, .period = 2};

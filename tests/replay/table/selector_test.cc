@@ -147,7 +147,7 @@ TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
   }
 }
 
-// Draws are stratified, so the counts lie closer to their mean than those of
+// Draws are stratified, so the counts lie closer to their mean than for
 // independent draws, for which five standard deviations are allowed.
 void ExpectFrequencies(const Selector& selector,
                        const std::vector<double>& probabilities) {

@@ -39,7 +39,7 @@ struct ModelItem {
   std::vector<int64_t> groups;  // numbers, ascending
 };
 
-// What a Shard does, written down the slow and obvious way: every question is
+// The behaviour of a Shard, in the slow and obvious way: every question is
 // answered by looking at everything there is.
 class ShardModel {
  public:

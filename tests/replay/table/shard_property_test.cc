@@ -1,7 +1,8 @@
 // The real shard and the slow obvious one (shard_model.h) agree over random
 // sequences of operations.
 //
-// REPLICANT_REPLAY_OPERATIONS=1000000 makes it long; scripts/checks/replay_soak does.
+// REPLICANT_REPLAY_OPERATIONS=1000000 makes it long; scripts/checks/replay_soak
+// does.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,8 +26,8 @@ using testing::ShardModel;
 
 constexpr int kWriters = 3;
 
-// What an observation and an action hold, so that a sampled item shows which
-// step it really is.
+// The contents of an observation and an action, so that a sampled item shows
+// its step.
 struct Mark {
   uint64_t writer, episode;
   int64_t step;

@@ -1,5 +1,5 @@
-// What becomes of gradients on their way to the optimizer: sums over batches,
-// and fewer bytes on the wire.
+// Changes to gradients on their way to the optimizer: sums over batches, and
+// fewer bytes on the wire.
 #include <gtest/gtest.h>
 
 #include "engine/graph/ops/random.h"

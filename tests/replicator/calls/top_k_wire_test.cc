@@ -53,8 +53,8 @@ TEST(TopKWireTest, ATwentiethLearnsWhatAllLearn) {
   }
 }
 
-// What one step leaves, later ones send: the means of all steps add up to that
-// of what came, to the bit.
+// Later steps send the remainder of a step: the means of all steps add up to
+// the mean of all input, to the bit.
 TEST(TopKWireTest, NothingIsLost) {
   const auto replicator = Replicator::Create(InGraph(2, 0.3), /*seed=*/1);
   // whole numbers in the first step and zeros after it

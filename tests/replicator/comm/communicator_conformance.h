@@ -15,7 +15,7 @@
 #include "replicator/comm/communicator.h"
 #include "tests/support/message_of.h"
 
-// What every communicator must do: one suite, run over each transport.
+// Rules for every communicator: one suite, run over each transport.
 //
 // A transport has
 //   static void RunOn(int size, const std::function<void(Communicator&)>&
@@ -233,7 +233,7 @@ TYPED_TEST_P(CommunicatorTest, AddsInRankOrder) {
   }
 }
 
-// Pieces are of 512 KiB in a chain of processes and of 4 MiB for each peer
+// Pieces have 512 KiB in a chain of processes and 4 MiB for each peer
 // otherwise: these take several rounds, the last one short.
 TYPED_TEST_P(CommunicatorTest, CutsLargeTensorsIntoPieces) {
   for (const auto& [num_ranks, count] :

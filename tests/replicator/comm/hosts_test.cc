@@ -58,7 +58,7 @@ TEST(ProcessLayoutTest, TheChainGoesFromHostToHostOnce) {
 // its checks are used without the suite: a memory network cannot split
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorTest);
 
-// What every transport must give, on hosts of three, on hosts whose processes
+// The results of every transport, on hosts of three, on hosts whose processes
 // are mixed, and with two ranks in each process.
 template <typename Place>
 struct MemoryTransport {

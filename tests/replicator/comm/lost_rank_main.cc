@@ -21,7 +21,7 @@
 namespace comm = replicant::comm;
 using namespace std::chrono_literals;
 
-// What a lost rank does instead of the second call.
+// The act of a lost rank in place of the second call.
 static void Lose(const std::string& how) {
   if (how == "thread") return;
   // once the others are in the second call, and have told so many times

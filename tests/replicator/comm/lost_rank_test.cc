@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
 
-// What three processes print that lose one.
+// The output of three processes that lose one.
 std::string Lose(int rank, const std::string& how) {
   // a blocked call would last for ten minutes
   const CommandResult result = RunCommand(
@@ -72,7 +72,7 @@ TEST_P(LostRankTest, OneThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
                                             GetParam())));
 }
 
-// Of two ranks in a process one does not come: its process says which.
+// One of two ranks in a process does not come: its process says which.
 TEST_P(LostRankTest, AThreadThatDoesNotComeIsNamedAtTheDeadline) {
   EXPECT_THAT(Lose(GetParam(), "thread"),
               HasSubstr(fmt::format(

@@ -37,7 +37,7 @@ class MemoryNetwork {
   const std::vector<int>& host_of() const { return host_of_; }
   std::shared_ptr<ProcessExchange> ExchangeOf(int process);
 
-  // What a process did since it was last to forget.
+  // The actions of a process since the last Forget().
   const std::vector<Round>& rounds(int process) const {
     return rounds_[static_cast<size_t>(process)];
   }
@@ -48,9 +48,9 @@ class MemoryNetwork {
     int64_t messages = 0;
     int64_t bytes = 0;
   };
-  // What a process sent.
+  // The messages that a process sent.
   Count Sent(int process) const;
-  // What went from a host to others.
+  // The bytes from a host to others.
   Count SentByHost(int host) const;
 
  private:

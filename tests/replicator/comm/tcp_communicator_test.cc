@@ -1,5 +1,5 @@
-// Ranks over TCP, each in a thread of this test with connections of its own, as
-// processes have them. lost_rank_test.cc has processes.
+// Ranks over TCP, each in a thread of this test with its own connections, as in
+// processes. lost_rank_test.cc has processes.
 #include "replicator/comm/tcp_communicator.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::MessageOf;
 
-// A file where processes meet, in a folder of its own.
+// A file where processes meet, in a separate folder.
 class Rendezvous {
  public:
   Rendezvous() {

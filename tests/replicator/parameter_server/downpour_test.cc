@@ -70,9 +70,9 @@ std::vector<double> TrainWithServers(int fetch_interval, int push_interval,
   return Train(config, 0.1);
 }
 
-// A worker that fetches no sooner than it pushes goes on from its own updates,
-// so that, alone and by plain SGD, it learns what one replica learns. Would
-// catch a worker without updates of its own, or with gradients that are lost.
+// A worker that fetches no sooner than it pushes continues from its own
+// updates, so that, alone and with plain SGD, it learns the same as one
+// replica. Would catch a worker that makes no own updates, or loses gradients.
 TEST(DownpourTest, AloneItIsPlainSgd) {
   const std::vector<double> one = Train({.backend = "reference"}, 0.1);
   for (const auto& [fetch, push] :

@@ -1,4 +1,4 @@
-// What backend pjrt asks of a plugin, and what it does when that fails.
+// Calls of backend pjrt to a plugin, and their failures.
 #include "replicator/pjrt/pjrt_replicator.h"
 
 #include <gmock/gmock.h>

@@ -203,7 +203,7 @@ inline ReplicationConfig BetweenGraph(ReplicationConfig config,
   return config;
 }
 
-// What the processes throw.
+// The exceptions of the processes.
 inline std::vector<std::string> MessagesOf(
     const ReplicationConfig& config,
     const std::vector<BackendFactory>& backends) {

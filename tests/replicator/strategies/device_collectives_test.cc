@@ -82,7 +82,7 @@ TEST(DeviceCollectivesTest, NoCallPassesThroughTheHost) {
   EXPECT_GE(count_copies(Collectives::kHost), 2 * 5 * 9);
 }
 
-// Each process with a device of its own, over TCP.
+// Each process with a separate device, over TCP.
 TEST(DeviceCollectivesTest, ProcessesGiveTheBitsOfOneProcess) {
   Machine machine(2);
   const Results one = Train(InGraph(2, {}), machine.Backends());

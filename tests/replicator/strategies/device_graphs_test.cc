@@ -124,7 +124,7 @@ TEST(DeviceGraphsTest, GraphsGiveTheBitsOfSingleLaunches) {
   }
 }
 
-// The host makes the calls of gradients with top_k, beside those of NCCL:
+// The host makes the calls of gradients with top_k, next to NCCL's calls:
 // catches a graph that swallows its work.
 TEST(DeviceGraphsTest, CallsOfTheHostInBetweenGiveTheSameBits) {
   Machine machine(2);

@@ -173,7 +173,7 @@ TEST(DeviceMemoryTest, HogwildSaysWhyItWantsHostMemory) {
             "memory, which backend guarded does not use; use cpu");
 }
 
-// What the other tests rely on.
+// The basis of the other tests.
 TEST(GuardedBackendDeathTest, ATouchByTheHostEndsTheProcess) {
   const auto backend = replicant::testing::MakeGuardedBackend();
   const auto buffer = backend->Allocate(64);

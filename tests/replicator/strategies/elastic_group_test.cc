@@ -1,4 +1,4 @@
-// A group of between_graph that goes on from a checkpoint with another number
+// A group of between_graph that continues from a checkpoint with another number
 // of processes, which are threads here and meet over TCP.
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ std::vector<Variables> TrainGroup(int processes, int64_t first,
 }
 
 // 3 processes, then 2, then 3 learn what one replica learns in as many steps;
-// "last" is of the first replica's rows only.
+// "last" covers the first replica's rows only.
 TEST(ElasticGroupTest, AGroupThatShrinksAndGrowsLearnsWhatOneReplicaLearns) {
   const TemporaryFolder folder;
   std::vector<Variables> group;

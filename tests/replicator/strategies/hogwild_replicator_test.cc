@@ -109,8 +109,8 @@ TEST(HogwildTest, EachReplicaDrawsRandomNumbersOfItsOwn) {
   EXPECT_EQ(seen.size(), 3U);
 }
 
-// A checkpoint is that of one replica, and what is written into the variables
-// is what every replica goes on from.
+// A checkpoint equals one replica's, and every replica continues from values
+// written into the variables.
 TEST(HogwildTest, WritesReachEveryReplica) {
   const auto replicator = Replicator::Create(Hogwild(2), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 50, WholeValue));

@@ -31,7 +31,7 @@ using testing::NcclWorld;
 
 constexpr int64_t kRows = 4;
 
-// What a pipeline was asked for, outside of the replicator that owns it.
+// The requests to a pipeline, outside of the replicator that owns it.
 struct Log {
   std::vector<std::string> calls;
   bool has_batch_ahead = true;

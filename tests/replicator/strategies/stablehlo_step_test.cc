@@ -110,7 +110,7 @@ ReplicationConfig InGraph(int replicas, int accumulation_steps = 1) {
 const std::vector<std::string> kValues = {
     "sum", "mean", "min", "max", "prod", "gathered", "scattered", "broadcast"};
 
-// What a training gave.
+// The results of a training.
 struct Trained {
   // By step.
   std::vector<NamedTensors> values;

@@ -120,7 +120,7 @@ TEST(SynchronousReplicatorTest, ReducesAndGathersStructures) {
         return outputs;
       });
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
-  // the members in their order, those of a map by key
+  // the members in order, in a map by key
   constexpr std::array kFactors = {1.0, 4.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0, 9.0};
   for (int64_t c = 0; c < kColumns; ++c) {
     double sum = 0.0;

@@ -21,7 +21,7 @@ struct StreamWork {
   std::vector<kernels::cuda::MemoryRange> writes;
   // Refers to nothing that its issuer may change or destroy.
   std::function<void()> run;
-  // Of the module whose function it launches; 0 for none.
+  // The module whose function it launches; 0 for none.
   uintptr_t module = 0;
   bool is_copy = false;
   double time_us = 0.0;
@@ -68,7 +68,7 @@ struct Capture {
 
 struct ExecutableGraph {
   CapturedGraph graph;
-  // Streams of the graph other than the origin are streams of its own.
+  // Streams of the graph other than the origin are private to it.
   std::map<uintptr_t, uintptr_t> numbers;
   std::map<uintptr_t, Clock> clocks;
 };

@@ -78,7 +78,7 @@ class FakeDriver : public kernels::cuda::Driver {
   explicit FakeDriver(const FakeDriverOptions& options = {});
   ~FakeDriver() override;
 
-  // Names of the calls so far: "cuMemAlloc", and those of libraries.
+  // Names of the calls so far: "cuMemAlloc", and functions of libraries.
   std::vector<std::string> calls() const EXCLUDES(mutex_);
   // Those that were made while the context of this device was current.
   std::vector<std::string> calls_on(int device) const EXCLUDES(mutex_);
@@ -169,7 +169,7 @@ class FakeDriver : public kernels::cuda::Driver {
 
  private:
   using Range = kernels::cuda::MemoryRange;
-  // Of the device, or pinned memory of the host.
+  // Memory of the device, or pinned memory of the host.
   struct Allocation {
     size_t size_bytes;
     size_t mapped_bytes;

@@ -11,7 +11,7 @@
   (static_cast<void>(address), static_cast<void>(size))
 #endif
 
-// What the source files of FakeDriver share.
+// Declarations shared by the source files of FakeDriver.
 namespace replicant::testing {
 
 inline uintptr_t NumberOf(const void* handle) {

@@ -11,7 +11,7 @@ namespace replicant::testing {
 // the same numbers.
 struct HostCandidate {
   std::string name = "loops";
-  // What events measure for a launch.
+  // The time that events measure for a launch.
   double time_us = 1.0;
   // At least 1; all of it is written.
   size_t workspace_size_bytes = 192;

@@ -14,7 +14,8 @@
 
 namespace replicant::testing {
 
-// What the fake NCCLs of several "processes" share: the ranks that meet.
+// The state that the fake NCCLs of several "processes" share: the ranks that
+// meet.
 //
 // A call of a rank is in progress until all ranks have made theirs; the last
 // one computes it for all, on the streams of all, as work of the fake driver.

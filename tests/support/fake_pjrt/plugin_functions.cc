@@ -44,7 +44,7 @@ struct PJRT_Buffer {
   std::shared_ptr<std::function<void()>> upload;
 };
 
-// What a compiled module is, loaded or not.
+// A compiled module, loaded or not.
 struct PJRT_Executable {
   ModuleSignature signature;
   std::vector<PJRT_Buffer_Type> types;

@@ -224,7 +224,7 @@ TEST(BatchNormTest, PartsRefuseWhatDoesNotFit) {
             "one floating dtype, got f32[4,3], f32[3], f32[3], f32[3]");
 }
 
-// What the options add is what separate ops would: values and all gradients.
+// The options add the same as separate ops: values and all gradients.
 TEST(BatchNormTest, ReluAndResidualAreThoseOfSeparateOps) {
   GraphRunner runner;
   const Output x =
@@ -312,7 +312,7 @@ TEST(SpectralNormTest, ManyIterationsGiveALargestSingularValueOfOne) {
   EXPECT_NEAR(runner.Eval(norm.v)[1], 0.8, 1e-12);
 }
 
-// The vectors count as fixed, so the gradient is that of the inference form.
+// The vectors count as fixed, so the gradient equals the inference form's.
 TEST(SpectralNormTest, GradientIsThatWithFixedVectors) {
   GraphRunner runner;
   const Output w =

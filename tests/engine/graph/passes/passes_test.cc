@@ -277,8 +277,8 @@ TEST(PassesTest, FusionDoesNotMoveAReadBehindTheUpdate) {
   EXPECT_EQ(runner.Eval(Mul(h, Mul(updated, 3.0))), (V{3, 3}));
 }
 
-// A target whose products want their first input, and give their output, in a
-// layout of their own; everything else takes what it is offered.
+// A target whose products take their first input and give their output in a
+// special layout; everything else takes what it is offered.
 class BlockedTarget : public TargetInfo {
  public:
   std::string_view name() const override { return "blocked"; }

@@ -106,7 +106,7 @@ TEST(CudaDeviceTest, AFailedCallIsNamed) {
             "cuda:0: cuStreamSynchronize: CUDA_ERROR_UNKNOWN: unknown error");
 }
 
-// What the checks of the fake driver are worth: each finds a planted fault.
+// The fake driver's checks work: each finds a planted fault.
 class FakeDriverTest : public ::testing::Test {
  protected:
   void Write(Stream& stream, Buffer& buffer) {

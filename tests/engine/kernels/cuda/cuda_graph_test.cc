@@ -164,7 +164,7 @@ TEST_F(CudaGraphTest, WorkOfTheHostDividesAStepIntoGraphs) {
   EXPECT_EQ(std::ranges::count(calls, "cuGraphLaunch"), 1);
 }
 
-// A copy on a stream of its own, begun by one kernel and awaited by another.
+// A copy on a separate stream, begun by one kernel and awaited by another.
 struct Aside {
   explicit Aside(Backend& backend)
       : from(backend.Allocate(64)),

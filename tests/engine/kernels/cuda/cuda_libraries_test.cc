@@ -1,4 +1,4 @@
-// The libraries of NVIDIA that are installed beside the toolkit, as far as they
+// NVIDIA's libraries that are installed next to the toolkit, as far as they
 // work without a device.
 #include <fmt/format.h>
 #include <gmock/gmock.h>

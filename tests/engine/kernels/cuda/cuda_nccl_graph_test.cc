@@ -38,7 +38,7 @@ class NcclGraphTest : public ::testing::Test {
     std::unique_ptr<Stream> stream, calls;
     std::unique_ptr<Event> fork, join;
 
-    // The sum of all ranks' values, in place, on a stream of its own.
+    // The sum of all ranks' values, in place, on a separate stream.
     void ForkAndSum() const {
       stream->Record(*fork);
       calls->Wait(*fork);

@@ -17,7 +17,7 @@ using testing::OpCase;
 
 class CudaParity : public ::testing::TestWithParam<OpCase> {
  protected:
-  // What the driver saw must be in order, whatever the test did.
+  // The driver must have seen no faulty call, whatever the test did.
   void TearDown() override {
     backend_.reset();
     EXPECT_THAT(driver_->problems(), IsEmpty());

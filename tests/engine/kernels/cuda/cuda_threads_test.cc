@@ -1,5 +1,5 @@
-// What several threads do with one CUDA backend, or with one each. Races show
-// under ThreadSanitizer (scripts/test).
+// Several threads with one CUDA backend, or with one each. Races show under
+// ThreadSanitizer (scripts/test).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

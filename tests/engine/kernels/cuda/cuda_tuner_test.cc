@@ -231,7 +231,7 @@ TEST_F(CudaTunerTest, ASecondRunFindsTheCacheAndTimesNothing) {
                                        file().string()));
 }
 
-// Entries are of one problem, device and library.
+// An entry belongs to one problem, device and library.
 TEST_F(CudaTunerTest, AnotherProblemOrVersionIsTunedForItself) {
   RunMatMul(*MakeBackend(driver_, NewCache()));
   const auto count_tuned = [&](const auto& run) {
@@ -254,7 +254,7 @@ TEST_F(CudaTunerTest, AnotherProblemOrVersionIsTunedForItself) {
             0);
 }
 
-// What is fastest with TF32 is not taken without it.
+// The plan that is fastest with TF32 is not taken without it.
 TEST_F(CudaTunerTest, AProblemInF32TakesNothingOfOneInTF32) {
   const auto backend_of = [&] {
     return cuda::MakeBackendOn(
@@ -391,8 +391,8 @@ TEST_P(CudaTunerReplicasTest, ReplicasTuneAProblemOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, CudaTunerReplicasTest, ::testing::Bool());
 
-// A step is tuned and run; every call of the outside fails once. What fails
-// while a candidate is tried leaves it out, which the log tells; all else ends
+// A step is tuned and run; every call of the outside fails once. A candidate
+// that fails while it is tried is left out, as the log tells; all else ends
 // with the name of the call.
 TEST(CudaTunerFailureTest, EachCallThatFailsIsToldAndLeavesNothing) {
   const auto run = [](const std::shared_ptr<FakeDriver>& driver) {
