@@ -73,7 +73,7 @@ class FileLoader {
       return EmptyMap(file);
     }
     if (node->kind != Node::Kind::kMap) {
-      return Fail(node->place, "the file is  " + DescribeNode(*node) +
+      return Fail(node->place, "the file is " + DescribeNode(*node) +
                                    "; expected a map of keys and values");
     }
 

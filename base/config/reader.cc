@@ -252,9 +252,9 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
     SectionRecord* child =
         parent.AddSection(name, SectionRecord::Form::kSection, "");
     if (node != nullptr && node->kind != Node::Kind::kMap) {
-      problems.Add(
-          place, child->path,
-          "is " + DescribeNode(*node) + "; expected a section of keys and values");
+      problems.Add(place, child->path,
+                   "is " + DescribeNode(*node) +
+                       "; expected a section of keys and values");
       node = nullptr;
     }
     elements.emplace_back(name, Reader(state_, child, node, place));
@@ -286,10 +286,9 @@ std::vector<std::pair<std::string, Reader>> Reader::Elements(
   }
   for (const Node::Entry& named : node.entries) {
     if (!IsElementName(named.key)) {
-      problems.Add(
-          named.key_place, PathOf(key),
-          Quote(named.key) +
-              "  is not a name; allowed: letters, digits, '_' and '-'");
+      problems.Add(named.key_place, PathOf(key),
+                   Quote(named.key) +
+                       " is not a name; allowed: letters, digits, '_' and '-'");
       continue;
     }
     add(named.key, &named.value, named.value_place());

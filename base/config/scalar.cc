@@ -413,7 +413,7 @@ std::string DescribeNode(const Node& node) {
 
 ParsedScalar ParseScalar(const Node& node, const ScalarType& type) {
   if (node.kind == Node::Kind::kNull) {
-    return Bad("has no value; expected  " + type.Wanted(),
+    return Bad("has no value; expected " + type.Wanted(),
                type.kind == Kind::kText
                    ? "; hint: write \"\" for empty text"
                    : "; hint: leave the key out for its default");

@@ -161,7 +161,7 @@ std::string WhyNotConvolution(const KernelRequest& request) {
   for (const graph::TensorType& type :
        {request.input(0), request.input(1), request.output()}) {
     if (type.shape.num_elements() == 0) {
-      return "it takes only tensors with elements, got  " + type.ToString();
+      return "it takes only tensors with elements, got " + type.ToString();
     }
   }
   const ConvolutionProblem problem = ConvolutionOf(request);
