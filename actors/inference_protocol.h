@@ -25,7 +25,7 @@ const rpc::Protocol& InferenceProtocol();
 // The answer to kDescribeKind: the inputs and outputs of the server's policy.
 struct InferenceInfo {
   uint64_t observation_bytes = 0;  // of one row
-  uint64_t state_size = 0;         // numbers beside it; 0: none
+  uint64_t state_size = 0;         // numbers in addition to it; 0: none
   uint64_t action_size = 0;
   // The learner's step of the server's parameters, and the agent steps that it
   // had counted then; not set before the first parameters.

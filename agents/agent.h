@@ -115,8 +115,8 @@ class Agent {
   }
 
   // Returns why the agent cannot represent the returns of a batch, with the key
-  // to change, or "" if it can. `reward` and `discount` are those of
-  // TransitionBatch, [B]. The learner logs the first such warning.
+  // to change, or "" if it can. `reward` and `discount` are TransitionBatch's,
+  // [B]. The learner logs the first such warning.
   virtual std::string WhyUnfit(const LearningSpec& /*spec*/,
                                std::span<const float> /*reward*/,
                                std::span<const float> /*discount*/) const {

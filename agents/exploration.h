@@ -7,7 +7,7 @@
 namespace replicant::agents {
 
 // Section `actors.exploration`: Gaussian noise on the policy's actions, in
-// units of half the action's range. Agent steps are those of all actors
+// units of half the action's range. Agent steps are counted over all actors
 // together.
 struct ExplorationConfig {
   // Agent steps with uniform random actions before the policy acts.
@@ -15,8 +15,8 @@ struct ExplorationConfig {
   double initial_scale = 0.3;
   double final_scale = 0.3;
   // Agent steps of an environment that share a draw, of noise and of random
-  // actions. Held noise goes farther, for single draws of a random walk cancel
-  // out, but it topples what has to balance.
+  // actions. Held noise explores farther, since single draws of a random walk
+  // cancel out, but it topples tasks that need balance.
   int64_t initial_hold_steps = 1;
   int64_t final_hold_steps = 1;
   // Scale and hold change linearly from initial to final over `decay_steps`

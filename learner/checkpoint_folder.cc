@@ -59,7 +59,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int num_kept)
 
 void CheckpointFolder::Save(const runtime::HostVariables& variables,
                             const runtime::CheckpointInfo& info) {
-  // an incomplete checkpoint of this step is of no use beside the new one
+  // an incomplete checkpoint of this step is useless once there is a new one
   Discard(info.step);
   runtime::SaveCheckpoint(PathOf(info.step), variables, info);
 }

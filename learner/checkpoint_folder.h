@@ -31,7 +31,7 @@ struct Manifest {
 // The checkpoints of one run, to be read: folders "step-000000012000"
 // (engine/runtime/checkpoint.h). A checkpoint without a manifest is incomplete:
 // its variables can be read, but no run resumes from it. Changes nothing on
-// disk, so any process of any host may read beside the run's learner.
+// disk, so any process of any host may read while the run's learner works.
 //
 // Thread-safety: any number of threads.
 class CheckpointReader {
@@ -93,7 +93,7 @@ class CheckpointFolder : public CheckpointReader {
   // Throws IoError if the manifest cannot be written.
   void Complete(const Manifest& manifest);
 
-  // The id of the next checkpoint, above those of all manifests. A checkpoint
+  // The id of the next checkpoint, above the ids of all manifests. A checkpoint
   // that did not complete leaves its id to the next one.
   uint64_t NextId() const;
 

@@ -25,8 +25,9 @@ class CheckpointedInput {
   // Returns whether a Step() since SetPaused(true) has found nothing left.
   virtual bool IsDrained() const = 0;
 
-  // Starts to save the input as it is now, under the number `id`; `folder`
-  // takes what has no other place. Does not wait. Throws Error if it cannot.
+  // Starts to save the input as it is now, under the number `id`; Parts that
+  // are stored nowhere else go to `folder`. Does not wait. Throws Error if it
+  // cannot.
   virtual void StartSaving(uint64_t /*id*/,
                            const std::filesystem::path& /*folder*/) {}
   // Returns the state of the save that StartSaving() began. Throws Error with

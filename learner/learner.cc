@@ -71,7 +71,7 @@ Learner::Learner(const LearnerConfig& config,
     workload_.Restore(info->metadata);
     step_ = info->step;
     seconds_before_ = checkpoints_.ReadManifest(step_).seconds;
-    spdlog::info("goes on from the checkpoint of step {}", step_);
+    spdlog::info("continues from the checkpoint of step {}", step_);
   } else {
     workload_.Begin();
   }

@@ -83,8 +83,8 @@ void Follow(
 //
 // The means of a workload's scalars since the previous line appear as
 // "learner/<name>", beside "learner/steps_per_s", "learner/wait_share" and
-// "learner/frames". Scalars "evaluation_..." and histograms are those of the
-// last step.
+// "learner/frames". Scalars "evaluation_..." and histograms come from the last
+// step.
 //
 // Thread-safety: one thread, the workload's.
 class Learner {

@@ -36,7 +36,7 @@ struct LearnerConfig {
   std::string parameter_bind = "auto";  // empty: none published
   double publish_interval_s = 1.0;
   // File with the run's key pair, for the socket of the parameters; empty:
-  // none. Not a key of the section: the programs set it from that of the run.
+  // none. Not a key of the section: the programs set it from the run's.
   std::string key_file;
 
   // `strategies` are the allowed values of `replication.strategy`.

@@ -83,7 +83,7 @@ void RunCheckpointer::Fail(const std::string& why) {
 
 bool RunCheckpointer::Cut(int64_t step) {
   phase_ = Phase::kIdle;
-  // the input goes on even if this fails
+  // the input continues even if this fails
   struct Unpause {
     CheckpointedInput* input;
     ~Unpause() {
@@ -149,10 +149,9 @@ void RunCheckpointer::AwaitLearnersPart(Clock::TimePoint deadline) {
   while (writing_.valid()) {
     if (IsDone(writing_)) return writing_.get();
     if (clock_.Now() >= deadline) {
-      throw IoError(
-          fmt::format("no checkpoint of step {}: the disk stands still; {} is "
-                      "not written",
-                      manifest_.step, folder_.PathOf(manifest_.step).string()));
+      throw IoError(fmt::format(
+          "no checkpoint of step {}: the disk has stalled; {} is not written",
+          manifest_.step, folder_.PathOf(manifest_.step).string()));
     }
     std::this_thread::sleep_for(kPollInterval);
   }

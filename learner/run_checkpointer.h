@@ -19,8 +19,8 @@ namespace replicant::learner {
 //
 //   1. The workload's input is paused. Training continues with batches under
 //      way until none is left.
-//   2. The learner's part is copied. The input starts to save its present
-//      state and is no longer paused.
+//   2. The learner's part is copied. The input starts to save its current state
+//   and is no longer paused.
 //   3. The learner's part is written. Once the input has saved itself, too, the
 //      manifest is written.
 //

@@ -52,7 +52,7 @@ class Workload {
   // `should_stop` returns true. The learner ends then.
   virtual void SetShouldStop(const std::function<bool()>& /*should_stop*/) {}
 
-  // Describes briefly what Step() waits for: "replay: 812 of 1000 items".
+  // Describes briefly the cause of Step()'s wait: "replay: 812 of 1000 items".
   virtual std::string WaitReason() const = 0;
 
   // Total time that Step() has waited for input so far, seconds.

@@ -88,10 +88,10 @@ Output ZerosThatDependOn(const std::vector<Output>& sources, Output like,
 
 Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
   if (device < 0 || device >= num_logical_devices_) {
-    throw InvalidArgument(fmt::format(
-        "{}: LogicalDevice: {} is none of this replica's; allowed: 0 to {}; "
-        "hint: replication.logical_devices",
-        site.ToString(), device, num_logical_devices_ - 1));
+    throw InvalidArgument(
+        fmt::format("{}: LogicalDevice: {} does not belong to this replica; "
+                    "allowed: 0 to {}; hint: replication.logical_devices",
+                    site.ToString(), device, num_logical_devices_ - 1));
   }
   return {graph_, device};
 }
@@ -157,7 +157,7 @@ std::vector<Output> ReplicaContext::MapReduce(const std::vector<Piece>& pieces,
       CheckReducible("MapReduce", results[k], op, site);
       if (i > 0 && results[k].type() != reduced[k].type()) {
         throw ShapeError(fmt::format(
-            "{}: MapReduce: result {} of piece {} is {}, that of piece 0 {}",
+            "{}: MapReduce: result {} of piece {} is {}, but piece 0 has {}",
             site.ToString(), k, i, results[k].type().ToString(),
             reduced[k].type().ToString()));
       }

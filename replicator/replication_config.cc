@@ -17,7 +17,7 @@ void CheckGroups(const ReplicationConfig& c, config::Reader& reader) {
   const auto refuse_unless = [&](bool is_allowed, const char* key,
                                  bool is_default, const char* strategy) {
     if (is_allowed || is_default) return;
-    reader.Error(key, fmt::format("is of strategy {}", strategy));
+    reader.Error(key, fmt::format("belongs to strategy {}", strategy));
   };
   const auto check_division = [&](const char* key, int part, const char* what) {
     if (c.replicas % part == 0) return;
@@ -117,7 +117,7 @@ void ReadGroups(config::Reader& reader, ReplicationConfig* c) {
                "steps together; groups do not wait for each other");
   reader.Field("processes_per_group", &c->processes_per_group, {1, 1024},
                "parameter_server: processes of each group; they communicate "
-               "like those of between_graph with communicator tcp");
+               "like processes of between_graph with communicator tcp");
   reader.Field("staleness", &c->staleness, {0, 1'000'000},
                "parameter_server: maximum number of updates by other workers "
                "between a gradient's pull and its push. A worker over the "
@@ -139,10 +139,10 @@ void ReadGroups(config::Reader& reader, ReplicationConfig* c) {
 void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
   if (!c.has_pjrt()) {
     if (!c.pjrt.plugin.empty()) {
-      reader.Error("pjrt.plugin", "is of backend pjrt");
+      reader.Error("pjrt.plugin", "belongs to backend pjrt");
     }
     if (!c.pjrt.options.empty()) {
-      reader.Error("pjrt.options", "is of backend pjrt");
+      reader.Error("pjrt.options", "belongs to backend pjrt");
     }
     return;
   }
@@ -154,8 +154,7 @@ void CheckPjrt(const ReplicationConfig& c, config::Reader& reader) {
   for (const std::string& option : c.pjrt.options) {
     if (option.find('=', 1) != std::string::npos) continue;
     reader.Error("pjrt.options",
-                 fmt::format("'{}' is no option of a plugin; allowed: "
-                             "NAME=VALUE",
+                 fmt::format("'{}' is not a plugin option; allowed: NAME=VALUE",
                              option));
   }
   if (!c.strategy->has_pjrt) {
@@ -234,17 +233,17 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                "CPU threads of each logical device");
   reader.Field("accumulation_steps", &c.accumulation_steps, {1, 1 << 20},
                "batches per update. Their gradients are added, so that the "
-               "update is that of one batch as large as all of them");
+               "update equals one with a batch as large as all of them");
   reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
                "number format of gradients between replicas. bf16 halves the "
                "bytes and keeps 8 significant bits");
   reader.Field("top_k", &c.top_k, {0.0, 1.0},
-               "share of each gradient's elements that a replica sends, those "
-               "of largest magnitude. It adds the others to its next gradient. "
-               "0: all are sent");
+               "share of each gradient's elements that a replica sends, "
+               "largest magnitudes first. It adds the others to its next "
+               "gradient. 0: all are sent");
   reader.Field("bucket_mib", &c.bucket_mib, {1, 1024},
                "bucket size in MiB: gradients are reduced in buckets of this "
-               "size while the backward pass goes on");
+               "size during the backward pass");
   reader.Field("devices", &c.devices, {0, 1023}, {0, 1024},
                "backend cuda: devices of the replicas of each host, in turn; "
                "empty: replica i of a host takes device i. [0]: all on one");

@@ -35,8 +35,8 @@ CriticLossResult CriticLoss(const CriticLossInputs& inputs,
 struct PolicyLossResult {
   // -mean_b value[b] + penalty, []
   Output loss;
-  // A scalar for Gradients() only. Its gradient by the policy's parameters is
-  // that of `loss`, but with dvalue/daction clipped per row.
+  // A scalar for Gradients() only. Its gradient by the policy's parameters
+  // equals the gradient of `loss`, but with dvalue/daction clipped per row.
   Output objective;
 };
 // `value` [B] is the critic's expected return of policy.action and must depend

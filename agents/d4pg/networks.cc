@@ -117,8 +117,7 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
   if (!has_pixels) {
     if (spec.state_size == 0) return;
     throw ConfigError(fmt::format(
-        "D4PG: a state of {} numbers beside the observation {}, which has no "
-        "pixels",
+        "D4PG: a state of {} numbers, but the observation {} has no pixels",
         spec.state_size, observation.ToString()));
   }
   const auto [height, width, channels] = ConvnetSize(config, observation);

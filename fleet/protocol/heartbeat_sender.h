@@ -78,7 +78,7 @@ class HeartbeatSender {
   void SetState(RoleState state, std::string_view reason = {}) EXCLUDES(mutex_);
   // For a role that measures its waits instead of reporting each as kWaiting.
   // `total_s` is the sum of all waits so far and adds to the time in kWaiting;
-  // `reason` is that of the newest wait.
+  // `reason` is the reason of the newest wait.
   void SetWaited(double total_s, std::string_view reason) EXCLUDES(mutex_);
   // Throw InvalidArgument for a name that breaks its form, or one too many.
   void SetCounter(std::string_view name, double total) EXCLUDES(mutex_);

@@ -237,7 +237,7 @@ class ShardLister {
  private:
   void Visit(const TarMember& member) {
     // a key ends at the first dot of the file's name, and all after it is the
-    // extension: KEY.seg.png is no image
+    // extension: KEY.seg.png is not an image
     const size_t slash = member.name.rfind('/');
     const size_t dot =
         member.name.find('.', slash == std::string::npos ? 0 : slash + 1);
@@ -278,7 +278,7 @@ class ShardLister {
   // Ends the example of key_.
   void Finish() {
     if (image_ && !label_) {
-      throw IoError(fmt::format("{}: {}: no class beside it: want {}.cls",
+      throw IoError(fmt::format("{}: {}: no class next to it: want {}.cls",
                                 path_.string(), image_->name, key_));
     }
     if (image_) {

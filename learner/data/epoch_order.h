@@ -22,7 +22,7 @@ class EpochOrder {
   // Examples that are shuffled together if there are blocks.
   static constexpr int64_t kWindow = 8192;
 
-  // `block_sizes` are those of ImageSource::BlockSizes().
+  // `block_sizes` come from ImageSource::BlockSizes().
   EpochOrder(std::vector<int64_t> block_sizes, uint64_t seed);
 
   int64_t size() const { return size_; }

@@ -49,8 +49,8 @@ struct ImagePipelineOptions {
 // Thread-safety: as InputPipeline.
 class ImagePipeline : public PositionedPipeline {
  public:
-  // Throws InvalidArgument if the batch size is no multiple of the number of
-  // pipelines, or the source has more classes than num_classes.
+  // Throws InvalidArgument if the batch size is not a multiple of the number of
+  // pipelines, or if the source has more classes than num_classes.
   ImagePipeline(const ImagePipelineOptions& options,
                 const replicator::InputContext& context);
   ~ImagePipeline() override;

@@ -24,9 +24,9 @@ namespace {
 
 // What `images.variation` 1 allows.
 //
-// Of the camera, turned around what moves in the scene: angles in radians, the
-// change of its distance as a logarithm, and the displacement as a share of
-// half the picture.
+// Range of the camera, turned around the moving bodies of the scene: angles in
+// radians, the change of its distance as a logarithm, and the displacement as a
+// share of half the picture.
 constexpr double kRadiansPerDegree = std::numbers::pi / 180.0;
 constexpr double kMaxYaw = std::numbers::pi;
 constexpr double kMaxPitch = 0.6;
@@ -39,7 +39,7 @@ constexpr double kLeastElevation = 0.1, kMostElevation = 1.5;
 // [exp(-x), exp(x)], its exponents likewise.
 constexpr double kMaxLogLight = 0.7;
 constexpr double kMaxLogGamma = 0.7;
-// Share of a random colour in that of a surface.
+// Share of a random colour in the colour of a surface.
 constexpr double kMaxPaint = 0.8;
 
 struct Domain {
@@ -136,7 +136,7 @@ void VaryColors(std::span<uint8_t> rgb, Variation& vary) {
   }
 }
 
-// A copy of a domain's environment, and what draws it.
+// A copy of a domain's environment, and its camera.
 class Stage {
  public:
   // `stream` selects the random streams of the episodes.

@@ -20,8 +20,8 @@ Eigen::Map<const RowMatrix> MatrixOf(const std::vector<double>& values,
   return {values.data(), size, size};
 }
 
-// Roots of the eigenvalues of a positive semidefinite matrix. What rounding can
-// have made of an eigenvalue 0 counts as 0.
+// Roots of the eigenvalues of a positive semidefinite matrix. Limit below which
+// an eigenvalue counts as 0, since rounding may have changed it.
 Eigen::VectorXd RootsOf(const Eigen::VectorXd& eigenvalues) {
   const double rounding = static_cast<double>(eigenvalues.size()) *
                           std::numeric_limits<double>::epsilon() *

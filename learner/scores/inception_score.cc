@@ -21,7 +21,7 @@ void CheckRow(std::span<const float> row, int64_t index) {
   }
   if (!is_distribution || !(std::abs(sum - 1.0) <= kTolerance)) {
     throw InvalidArgument(fmt::format(
-        "ComputeInceptionScore: row {} is no distribution; its sum is {}",
+        "ComputeInceptionScore: row {} is not a distribution; its sum is {}",
         index, sum));
   }
 }

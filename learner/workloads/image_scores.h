@@ -15,8 +15,8 @@
 
 namespace replicant::learner {
 
-// Compares generated images with those of a source: FID, and also the Inception
-// Score if the feature network classifies.
+// Compares generated images with the images of a source: FID, and also the
+// Inception Score if the feature network classifies.
 //
 // Thread-safety: one thread at a time.
 class ImageScores {

@@ -11,7 +11,7 @@
 // "label" [B] i32. Any number of replicas computes the update of one replica
 // with all rows, if batch norms use all replicas.
 //
-// `dtype` is that of parameters and computation.
+// `dtype` is the type of parameters and computation.
 namespace replicant::learner {
 
 // Values: "loss" and "accuracy", [], of all rows.

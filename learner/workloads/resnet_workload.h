@@ -17,7 +17,7 @@ namespace replicant::learner {
 // each evaluation image once, over all replicas.
 class ResNetWorkload : public ImageWorkload {
  public:
-  // `batch_size` is that of all replicas. Throws what ImageWorkload and
+  // `batch_size` counts the rows of all replicas. Throws what ImageWorkload and
   // Replicator::Build() throw, and ConfigError for an evaluation interval
   // without images, or with replicas that do not step together.
   ResNetWorkload(const models::resnet::ResNetConfig& config, int64_t batch_size,

@@ -22,7 +22,7 @@ namespace replicant::learner {
 // the generator uses only its labels.
 class SnganWorkload : public ImageWorkload {
  public:
-  // `batch_size` is that of all replicas. Throws what ImageWorkload and
+  // `batch_size` counts the rows of all replicas. Throws what ImageWorkload and
   // Replicator::Build() throw.
   SnganWorkload(const models::sngan::SnganConfig& config, int64_t batch_size,
                 graph::Precision precision, uint64_t seed,
@@ -57,7 +57,7 @@ class SnganWorkload : public ImageWorkload {
   }
   std::unique_ptr<replicator::Step> BuildUpdate(
       const models::sngan::SnganConfig& config, SnganNetwork network);
-  // Generates images for latent vectors from an input of its own.
+  // Generates images for latent vectors from a separate input.
   struct Sampler {
     std::unique_ptr<replicator::Input> input;
     std::unique_ptr<replicator::Step> step;
@@ -82,7 +82,7 @@ class SnganWorkload : public ImageWorkload {
   void MakeWhatIsDue();
 
   const models::sngan::SnganConfig config_;
-  // a cycle has the steps of the discriminator's updates, then those of one
+  // a cycle has the steps of the discriminator's updates, then the steps of one
   // generator update
   const int64_t generator_begin_, cycle_length_;
   // null with joint updates

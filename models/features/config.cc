@@ -48,8 +48,8 @@ LayerConfig LayerConfig::Read(config::Reader& reader) {
                 {"concat", LayerKind::kConcat},
                 {"add", LayerKind::kAdd},
                 {"linear", LayerKind::kLinear}},
-               "what the layer computes, as the PyTorch module of this name; "
-               "concat joins channels");
+               "computation of the layer, as in the PyTorch module of this "
+               "name; concat joins channels");
   reader.Field("name", &c.name, "name by which other layers are from this one");
   reader.Field("from", &c.from, {0, 64},
                "names of the layers that it takes, or image; none: the one "

@@ -18,8 +18,8 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
                "of a batch");
   reader.Field("momentum", &c.momentum, {0.0, 0.9999}, "momentum of SGD");
   reader.Field("weight_decay", &c.weight_decay, {0.0, 1.0},
-               "weight decay of convolutions and the last layer; norms and "
-               "biases have none");
+               "weight decay of convolutions and the last layer; not applied "
+               "to norms and biases");
   reader.Field("warm_up_steps", &c.warm_up_steps, {0, 1'000'000'000},
                "steps over which the learning rate rises linearly to its "
                "value");

@@ -44,7 +44,7 @@ class Block {
 
 class ResNet {
  public:
-  // `dtype` is that of parameters and computation. `replicas` gathers the
+  // `dtype` is the type of parameters and computation. `replicas` gathers the
   // statistics of batch norms (batch_norm_statistics: sync) and gives the
   // number of logical devices; the blocks are divided evenly among them, in
   // order.

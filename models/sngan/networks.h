@@ -29,7 +29,7 @@ using graph::VariableId;
 // Maps latent vectors and classes to images.
 class Generator {
  public:
-  // `dtype` is that of parameters and computation. Batch norms use the
+  // `dtype` is the type of parameters and computation. Batch norms use the
   // statistics that the configuration says of these replicas. Blocks are
   // divided among the logical devices.
   Generator(Graph& graph, const SnganConfig& config, DType dtype = DType::kF32,

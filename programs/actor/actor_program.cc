@@ -28,8 +28,8 @@ using actors::Actor;
 
 using namespace std::chrono_literals;
 
-// Returns where the random streams of an incarnation begin, far from those of
-// the incarnations before it.
+// Returns where the random streams of an incarnation begin, far from the
+// streams of earlier incarnations.
 int64_t FirstPosition(uint32_t incarnation) {
   return (int64_t{incarnation} - 1) << 31;
 }
@@ -46,8 +46,8 @@ class Writers {
   int64_t AcknowledgedSteps() const;
   // Ends every wait for the replay, from any thread.
   void StopWaiting();
-  // Sends what is left, and closes. Nobody learns from steps that the rate
-  // limiter holds back for longer.
+  // Sends the remaining steps, and closes. Nobody learns from steps that the
+  // rate limiter holds back for longer.
   void Drain();
 
  private:

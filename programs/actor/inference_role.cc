@@ -47,7 +47,7 @@ class Parameters {
   std::optional<actors::ParameterClient> client_;
 };
 
-// Reports what the server has done; in the loop's thread.
+// Reports the server's counts; in the loop's thread.
 void Beat(const actors::InferenceServer& inference,
           fleet::HeartbeatSender* heartbeat) {
   const actors::InferenceMetrics& metrics = inference.metrics();

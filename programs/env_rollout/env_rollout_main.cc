@@ -1,5 +1,5 @@
-// Plays recorded actions in a task, or draws starts of it, and writes what the
-// environment answers. See docs/environments.md for the files.
+// Plays recorded actions in a task, or draws starts of it, and writes the
+// environment's results. See docs/environments.md for the files.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -110,7 +110,7 @@ class Follower {
  private:
   bool IsOver() const { return stop_.count() > 0 || heartbeat_.StopOrder(); }
 
-  // Of all actors, when the policy was published.
+  // Agent steps of all actors when the policy was published.
   int64_t NumFrames() const { return followed_.agent_steps() * action_repeat_; }
 
   void Report(const EvaluationRecord& record) {
@@ -250,7 +250,7 @@ int Run(const Invocation& invocation, const EvaluatorOptions& options) {
   if (options.video) {
     throw ConfigError(
         "--video: needs --checkpoint; hint: evaluation.video records videos "
-        "beside a training");
+        "during a training");
   }
   return Follower(invocation, options.began_ms.empty()
                                   ? evaluation::FindBeginning(

@@ -37,7 +37,7 @@ struct ExportOptions {
   std::string file;
 };
 
-// What one needs to know to use the model.
+// The facts that a user of the model needs.
 std::map<std::string, std::string> MetadataOf(
     const Invocation& invocation, const std::filesystem::path& checkpoint,
     int64_t step) {

@@ -91,7 +91,7 @@ void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
   }
 }
 
-// Evaluates and records the last checkpoint in a process of its own, which
+// Evaluates and records the last checkpoint in a separate process, which
 // another signal or fleet.last_evaluation_timeout_s ends. Problems are logged.
 void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   const std::filesystem::path& folder = plan.run_folder;
@@ -137,7 +137,7 @@ void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   }
 }
 
-// Draws the curve and prints what the run came to.
+// Draws the curve and prints the results of the run.
 void Summarize(const RolePlan& plan, const RunTotals& totals) {
   const auto evaluations =
       DrawCurveOfRun(plan.run_folder, plan.config.task.name);
@@ -162,8 +162,8 @@ std::filesystem::path KeyFileOfStart(const RunConfig& config,
   return given.empty() ? "" : std::filesystem::absolute(given);
 }
 
-// What the agents of other hosts need of the run, but for its key, which they
-// have.
+// The files of the run that agents of other hosts need, except its key, which
+// they have.
 std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
   const std::filesystem::path& path = folder.path();
   std::vector<fleet::AgentFile> files = {
@@ -265,7 +265,8 @@ int Run(RunConfig config, const Commands& commands,
       .samples_per_insert = status.Last("replay", "samples_per_insert")};
   const bool has_checkpoint = NewestCheckpoint(path).has_value();
   const bool has_failed = result.status == fleet::RunStatus::kFailed;
-  // a batch system that ends the job waits for no evaluation, and goes on later
+  // a batch system that ends the job does not wait for an evaluation, and
+  // continues later
   const bool is_interrupted =
       config.cluster.has_hosts() && stop.is_termination();
   if (has_checkpoint && !has_failed && config.evaluation.enabled &&

@@ -129,7 +129,7 @@ std::optional<int> StopElsewhere(const std::filesystem::path& run) {
 int Stop(const std::filesystem::path& run) {
   if (const auto code = StopElsewhere(run)) return *code;
   const pid_t pid = OwnerHere(run);
-  // a SIGTERM would let hosts wait for the run to go on
+  // a SIGTERM would let hosts wait for the run to continue
   if (::kill(pid, SIGINT) != 0) {
     throw IoError::FromErrno(fmt::format("stop process {}", pid), run, errno);
   }
@@ -227,8 +227,9 @@ int PrintLogs(const std::filesystem::path& run, const std::string& role,
 void AddRunControl(config::CommandLine& command_line) {
   // for --help; ControlRun() acts on the options before they are read here
   static std::string ignored;
-  command_line.AddOption("--status", &ignored,
-                         "show what every role of the run in this folder does");
+  command_line.AddOption(
+      "--status", &ignored,
+      "show the state of every role of the run in this folder");
   command_line.AddOption(
       "--logs", &ignored,
       "print the logs of the run in this folder: --logs RUN [ROLE] [--follow]");

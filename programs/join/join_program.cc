@@ -93,7 +93,7 @@ JoinOptions ParseJoin(int argc, const char* const* argv) {
 // Reads a ticket from the standard input: the endpoint, then the lines of the
 // key file, then "end".
 fleet::LauncherAddress ReadTicket(const std::filesystem::path& folder) {
-  // byte by byte: what follows is the lease
+  // byte by byte: the rest is the lease
   std::string text;
   constexpr std::string_view kEnd = "\nend\n";
   for (char byte = 0; !text.ends_with(kEnd) && ::read(0, &byte, 1) == 1;) {
@@ -216,7 +216,7 @@ std::vector<fleet::HostLauncher::Host> LaunchedAgents(
   for (const fleet::HostConfig& host : config.cluster.hosts) {
     add(host, host.name, {"--actors", std::to_string(host.actors)});
     if (host.shard_address.empty()) continue;
-    // an agent of its own: it comes and goes with the shard
+    // a separate agent: it comes and goes with the shard
     const std::string role = fmt::format("replay-{}", num_shards++);
     add(host, host.name + "/" + role,
         {"--role", role, "--keep", host.shard_folder});

@@ -41,15 +41,15 @@ using learner::Workload;
 constexpr const char* kEvaluate = "--evaluate";
 
 struct LearnerOptions {
-  std::string role;  // empty: learner, or what a launcher says
+  std::string role;  // empty: learner, or the launcher's role
   std::string index;
   std::string rank;        // "1/2", of a group that may shrink; empty: none
   std::string checkpoint;  // to evaluate; empty for none
 };
 
-// Threads that decode frames beside the learner's steps. A step that uses all
-// processors decodes its own frames: a thread beside it would only hold it up.
-// A GPU's step of a millisecond wants more frames than one thread decodes.
+// Threads that decode frames while the learner steps. A step that uses all
+// processors decodes its own frames: another thread would only delay it. A
+// GPU's step of a millisecond wants more frames than one thread decodes.
 int64_t DecodeThreadsBeside(const replicator::ReplicationConfig& replication) {
   constexpr int64_t kMaxThreads = 4;
   const int64_t threads =

@@ -13,8 +13,8 @@
 
 namespace replicant::programs {
 
-// What a learner reports while it runs: the numbers of its heartbeats, and a
-// log line for each report.
+// A learner's reports while it runs: the numbers of its heartbeats, and a log
+// line for each report.
 //
 // Thread-safety: one thread makes all calls; the heartbeat's thread reads the
 // numbers.

@@ -36,11 +36,10 @@ std::vector<T> ReadValues(const SafetensorsReader& reader,
   const HostTensor tensor = reader.Read(name);
   if (tensor.dtype() != kDTypeOf<T> ||
       (size >= 0 && tensor.shape().num_elements() != size)) {
-    throw IoError(
-        fmt::format("{}: '{}' is {}{}; the file is no state of a "
-                    "training in lockstep",
-                    path.string(), name, DTypeName(tensor.dtype()),
-                    tensor.shape().ToString()));
+    throw IoError(fmt::format(
+        "{}: '{}' is {}{}; the file is not the state of a lockstep training",
+        path.string(), name, DTypeName(tensor.dtype()),
+        tensor.shape().ToString()));
   }
   const std::span<const T> values = tensor.Span<T>();
   return {values.begin(), values.end()};

@@ -50,7 +50,7 @@ replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
   return options;
 }
 
-// Throws ConfigError for what lockstep does not do.
+// Throws ConfigError for settings that lockstep does not support.
 void Check(const RunConfig& config) {
   if (!config.has_actors()) {
     throw ConfigError(fmt::format(
@@ -75,14 +75,14 @@ FileLock LockFolder(const RunConfig& config, const std::string& resolved_yaml,
     throw ConfigError(fmt::format("run.dir: {}: {}", folder.string(), why));
   };
   if (fleet::RunFolder::StatusOf(folder)) {
-    refuse("a run of a fleet; hint: fleet --resume goes on with it");
+    refuse("a run of a fleet; hint: fleet --resume continues it");
   }
   MakeFolders(folder);
   // the learner's first file
   if (!std::filesystem::exists(folder / "learner.jsonl")) {
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       if (entry.path().filename() != "lock") {
-        refuse("it is not empty, and holds no run; want another folder");
+        refuse("it is not empty and holds no run; choose another folder");
       }
     }
   }
@@ -228,7 +228,7 @@ void LockstepTraining::Run() {
            },
        .config_yaml = resolved_yaml_});
   if (evaluation) evaluation->ScheduleAfter(learner.seconds(), num_frames());
-  // replay and actor are those of the manifest's step
+  // replay and actor are at the manifest's step
   if (manifest_ && learner.step() != manifest_->step) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",
                               checkpoints_.PathOf(manifest_->step).string()));

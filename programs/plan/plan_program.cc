@@ -60,9 +60,9 @@ Program PlanProgram() {
   const auto options = std::make_shared<PlanOptions>();
   return {.name = "plan",
           .about =
-              "Prints what a training step becomes on a device, which need not "
-              "be there: launches, bytes, FLOPs, memory and a lower bound of "
-              "the time.",
+              "Prints the plan of a training step on a device, which need not "
+              "exist: launches, bytes, FLOPs, memory and a lower bound of the "
+              "time.",
           .add_options =
               [options](config::CommandLine& command_line) {
                 command_line.AddOption("--device", &options->device,

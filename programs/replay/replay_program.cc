@@ -105,7 +105,7 @@ int PrintStatusOf(const std::string& given) {
   return 0;
 }
 
-// The service's own pair, or that of the run.
+// The service's own pair, or the run's.
 rpc::CurveRole ServerRole(const replay::ReplayConfig& config,
                           const rpc::GroupKey& key) {
   if (config.key_file.empty()) return key.server_role();
@@ -145,7 +145,7 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.durability = config.durability;
   options.num_kept = config.num_kept_checkpoints;
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
-  // the supervisor waits for a restore as long as it goes on
+  // the supervisor waits for a restore as long as it makes progress
   heartbeat->SetState(fleet::RoleState::kStarting, "restores the replay");
   options.on_restored_group = [heartbeat, num_groups = 0.0]() mutable {
     heartbeat->SetCounter("restored_groups", ++num_groups);
@@ -204,7 +204,7 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
 }
 
 // Waits for a stop signal; serves metrics and saves checkpoints meanwhile.
-// Throws what has ended `loop`, which serves.
+// Rethrows the exception that has ended `loop`, which serves.
 void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      const replay::Shard& shard, const rpc::Server& server,
                      replay::CheckpointSaver* saver, Thread* loop,
@@ -283,10 +283,9 @@ int Serve(const RunConfig& run_config, int64_t index) {
     try {
       spdlog::info("saved checkpoint {}", checkpointer->Save());
     } catch (const IoError& e) {
-      throw IoError(
-          fmt::format("the last checkpoint is not saved: {}; number "
-                      "{} stays the newest",
-                      e.what(), checkpointer->last_number()));
+      throw IoError(fmt::format(
+          "the last checkpoint was not saved: {}; number {} stays the newest",
+          e.what(), checkpointer->last_number()));
     }
   }
   return 0;

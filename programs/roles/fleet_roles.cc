@@ -79,7 +79,7 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   AddIndex(spec);
 }
 
-// Lets the learner's group go on without a process that stays lost.
+// Lets the learner's group continue without a process that stays lost.
 void MakeElastic(const RolePlan& plan, RoleSpec* spec) {
   const replicator::ReplicationConfig& replication =
       plan.config.learner.replication;
@@ -271,7 +271,8 @@ std::vector<fleet::ProgressField> ProgressFields(const RunConfig& config) {
       {.role = "learner", .number = "seconds", .goal = limits.max_seconds}};
   std::erase_if(goals, [](const auto& goal) { return goal.goal <= 0.0; });
 
-  // the most important first: what does not fit on the terminal is left out
+  // the most important first: entries that do not fit on the terminal are left
+  // out
   std::vector<fleet::ProgressField> fields;
   const auto add = [&](Kind kind, const char* label, const char* role,
                        const char* number, double goal = 0.0) {

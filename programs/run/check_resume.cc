@@ -68,8 +68,8 @@ void CheckEvaluations(const evaluation::EvaluationConfig& evaluation,
   }
 }
 
-// The workload on one replica: its variables are those of every strategy. An
-// agent's is small with a batch of two rows.
+// The workload on one replica: its variables fit every strategy. An agent's is
+// small with a batch of two rows.
 std::unique_ptr<learner::Workload> MakeSmallWorkload(
     const Invocation& invocation, const agents::TaskSpec& task) {
   const RunConfig& config = invocation.config();

@@ -10,9 +10,9 @@ namespace replicant::programs {
 
 // Throws ConfigError, with key and both values, if the run in `run_folder` has
 // another seed, task or workload than `resolved_yaml`, the text of `config`:
-// what it has learned would be mixed with something else. A run of images has
-// the same batch size, too, since it counts its place among them in batches. A
-// folder without a config.yaml has no run. Changes nothing.
+// its results would be mixed with something else. A run of images has the same
+// batch size, too, since it counts its place among them in batches. A folder
+// without a config.yaml has no run. Changes nothing.
 void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
                   const std::filesystem::path& run_folder);
 
@@ -22,7 +22,7 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
 //
 // Throws ConfigError if the run has reached one of its limits, and names the
 // key to raise, or if the configured workload can load none of its checkpoints;
-// IoError if they cannot be read. `task` is that of a run with actors.
+// IoError if they cannot be read. `task` is the task of a run with actors.
 void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder);
 

@@ -115,10 +115,10 @@ void CheckAddresses(RunConfig config) {
   for (size_t i = 0; i < addresses.size(); ++i) {
     const auto& [key, endpoint] = addresses[i];
     if (endpoint.ends_with(":0")) {
-      throw ConfigError(fmt::format(
-          "{}: '{}' is no port that the other roles would find; allowed: a "
-          "port, * for a free one, or auto",
-          key, endpoint));
+      throw ConfigError(
+          fmt::format("{}: '{}' is not a port that the other roles would find; "
+                      "allowed: a port, * for a free one, or auto",
+                      key, endpoint));
     }
     const auto same = std::ranges::find(
         addresses, endpoint, &std::pair<std::string, std::string>::second);

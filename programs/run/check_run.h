@@ -27,7 +27,7 @@ void CheckAddresses(RunConfig config);
 void CheckCluster(RunConfig config);
 
 // Throws ConfigError if a configured key file cannot be read, or if the replay
-// has a key of its own and the run has none.
+// has its own key and the run has no key.
 void CheckKeys(const RunConfig& config);
 
 // Throws ConfigError if the fleet would kill a silent learner of several

@@ -12,7 +12,7 @@ namespace replicant::programs {
 // executables, or one executable of a user that contains all programs.
 class Commands {
  public:
-  // Each program is an executable of its own in `folder`.
+  // Each program is a separate executable in `folder`.
   static Commands InFolder(std::filesystem::path folder);
   // `executable` takes the name of the program as its first argument.
   static Commands OfExecutable(std::filesystem::path executable);

@@ -34,7 +34,7 @@ TimeUnit TimeUnitOf(const std::vector<evaluation::EvaluationRecord>& records) {
 }
 
 // Time and mean of each evaluation, and the ends of its band: a standard
-// deviation from the mean, but not beyond what an episode returned.
+// deviation from the mean, but not beyond the returns of episodes.
 std::string DataBlock(const std::vector<evaluation::EvaluationRecord>& records,
                       const TimeUnit& unit) {
   std::string text = "$evaluations << END\n";

@@ -22,8 +22,8 @@ constexpr const char* kSynthetic = "synthetic";
 // The file of a run's folder by which its processes find each other.
 constexpr const char* kAddressesName = "addresses.yaml";
 
-// The sections of agents stand before the replay's, those of other workloads
-// behind the learner's.
+// The sections of agents stand before the replay's, sections of other workloads
+// after the learner's.
 void ReadWorkloads(config::Reader& reader, const Registry& registry,
                    bool have_actors, RunConfig* c) {
   for (const auto& workload : registry.workloads.workloads()) {
@@ -87,15 +87,16 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   c.workload = registry.workloads.Find(c.learner.workload);
   if (c.workload == nullptr) {
     reader.Error("learner.workload",
-                 fmt::format("'{}' is none of {}", c.learner.workload,
-                             registry.workloads.Names()));
+                 fmt::format("'{}' is not allowed; allowed: {}",
+                             c.learner.workload, registry.workloads.Names()));
   }
   if (c.images.source != kSynthetic &&
       !registry.images.contains(c.images.source)) {
     std::string names = kSynthetic;
     for (const auto& [name, make] : registry.images) names += ", " + name;
     reader.Error("images.source",
-                 fmt::format("'{}' is none of {}", c.images.source, names));
+                 fmt::format("'{}' is not allowed; allowed: {}",
+                             c.images.source, names));
   }
   return c;
 }
@@ -267,7 +268,7 @@ rpc::CurveRole ReplayClientRole(const RunConfig& config) {
   if (config.replay.key_file.empty()) return key.client_role();
   if (!key.is_set()) {
     throw ConfigError(fmt::format(
-        "replay.key_file: {}: the clients of the run have no key of their own; "
+        "replay.key_file: {}: the clients of the run have no separate key; "
         "hint: give run.key_file, or start the run by a fleet, which makes one",
         config.replay.key_file));
   }

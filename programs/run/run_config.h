@@ -116,8 +116,8 @@ std::string InferenceEndpoint(const RunConfig& config);
 // File with the key pair that the run's processes share; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);
 // CURVE settings of the run's clients for its replay: the run's key pair, and
-// the replay's public key if it has a key of its own. Throws IoError if a key
-// file cannot be read, and ConfigError if only the replay has keys.
+// the replay's public key if it has its own key. Throws IoError if a key file
+// cannot be read, and ConfigError if only the replay has keys.
 rpc::CurveRole ReplayClientRole(const RunConfig& config);
 
 // The output folder of the run's programs: run.dir, or runs/NAME.

@@ -139,8 +139,8 @@ class Sweep {
     }
   }
 
-  // Writes the configurations, or compares them with those of the runs that
-  // the folder holds.
+  // Writes the configurations, or compares them with the configurations of the
+  // folder's runs.
   void KeepConfigs() {
     for (size_t i = 0; i < members_.size(); ++i) {
       Member& member = members_[i];

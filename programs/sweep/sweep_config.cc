@@ -126,7 +126,7 @@ SweepConfig SweepConfig::Read(config::Reader& reader) {
   reader.Field("draws", &c.draws, {1, kMaxElements}, "number of draws");
   reader.Field("draw_seed", &c.draw_seed, {0, INT64_MAX}, "seed of the draws");
   reader.Field("seeds", &c.seeds, {0, INT64_MAX}, {1, kMaxElements},
-               "run.seed, each in a run of its own");
+               "run.seed, each in a separate run");
   reader.Field("jobs", &c.jobs, {1, kMaxElements}, "runs at once on this host");
   reader.Section("median_rule", &c.median_rule,
                  "stops runs that fall behind, by the median stopping rule");

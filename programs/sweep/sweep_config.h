@@ -19,7 +19,7 @@ struct SweepConfig {
 
     static Variant Read(config::Reader& reader);
   };
-  // Values of one key, each combined with those of the others.
+  // Values of one key, each combined with the values of the others.
   struct Axis {
     std::string key;
     std::vector<std::string> values;

@@ -110,7 +110,7 @@ CallSpec CallOf(const Node& placeholder) {
       call.source = static_cast<int>(placeholder.attributes.Int("source"));
       return call;
     case Primitive::kNone:
-      REPLICANT_CHECK(false, "'{}' is no placeholder", placeholder.name);
+      REPLICANT_CHECK(false, "'{}' is not a placeholder", placeholder.name);
   }
   const ReduceOp op = ReduceOpOf(placeholder);
   // a sum and a factor, which is applied after bf16 is converted back to f32

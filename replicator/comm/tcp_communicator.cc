@@ -11,7 +11,7 @@ namespace replicant::comm {
 LocalRanks MakeTcpRanks(int count, const TcpGroup& group,
                         const CommunicatorOptions& options) {
   if (group.process < 0 || group.process >= group.num_processes) {
-    throw ConfigError(fmt::format("tcp: there is no rank {}; allowed: 0 to {}",
+    throw ConfigError(fmt::format("tcp: no rank {}; allowed: 0 to {}",
                                   group.process, group.num_processes - 1));
   }
   if (group.num_processes > 1 && group.rendezvous.empty()) {

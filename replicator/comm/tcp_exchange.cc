@@ -134,7 +134,7 @@ std::string TcpExchange::Header::ToString() const {
       op <= static_cast<uint8_t>(ReduceOp::kProd) &&
       dtype <= static_cast<uint8_t>(DType::kBool) && elements >= 0 &&
       elements <= Shape::kMaxElements;
-  if (!is_known) return "something that is no call";
+  if (!is_known) return "something that is not a call";
   // a view has memory; nobody reads this one's
   const Collective c{
       .kind = static_cast<Collective::Kind>(kind),

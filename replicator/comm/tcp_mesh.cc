@@ -60,7 +60,7 @@ struct Join {
 // The magic and the version, whatever follows.
 void ReadStart(rpc::WireReader* reader) {
   if (reader->Read<uint32_t>("magic") != kMagic) {
-    throw CommError("it is no process of Replicant");
+    throw CommError("it is not a process of Replicant");
   }
   const auto version = reader->Read<uint32_t>("version");
   if (version != kVersion) {
@@ -390,7 +390,7 @@ class Meeting {
             join.key == mesh_.key &&
             join.process > static_cast<uint32_t>(group_.process) &&
             join.process < count_ && !mesh_.sockets[join.process].is_open();
-        if (!is_expected) throw CommError("it is of another group");
+        if (!is_expected) throw CommError("it belongs to another group");
         mesh_.sockets[join.process] = *std::move(socket);
         --missing;
       } catch (const CommError& e) {

@@ -110,7 +110,7 @@ TcpAddress TcpAddress::Parse(const std::string& text) {
   }
   if (!is_good) {
     throw ConfigError(
-        fmt::format("'{}' is no address; allowed: tcp://HOST:PORT", text));
+        fmt::format("'{}' is not an address; allowed: tcp://HOST:PORT", text));
   }
   return address;
 }

@@ -60,11 +60,12 @@ void CheckAccrues(const StepSplit& split) {
         graph::IsFloating(pushed.dtype())) {
       continue;
     }
-    throw InvalidArgument(fmt::format(
-        "{}: push_interval: {} '{}' is no mean of gradients, and its sum over "
-        "updates means nothing (the norm of a clipped update, say); allowed "
-        "for this step: 1; hint: accumulation_steps adds up before clipping",
-        node.site.ToString(), node.op->name, node.name));
+    throw InvalidArgument(
+        fmt::format("{}: push_interval: {} '{}' is not a mean of gradients, "
+                    "and its sum over updates has no meaning (the norm of a "
+                    "clipped update, say); allowed for this step: 1; hint: "
+                    "accumulation_steps adds up before clipping",
+                    node.site.ToString(), node.op->name, node.name));
   }
 }
 

@@ -168,7 +168,7 @@ class ShardCheckpoints {
     const auto versions = Versions();
     if (versions.empty()) return;
     shard->Restore(PathOf(*versions.rbegin()));
-    spdlog::info("goes on from version {}", shard->version());
+    spdlog::info("continues from version {}", shard->version());
   }
 
   // Throws IoError.
@@ -438,9 +438,9 @@ std::unique_ptr<Replicator> MakeParameterServer(
     const std::filesystem::path& folder,
     const kernels::BackendFactory& make_backend) {
   if (server < 0 || static_cast<size_t>(server) >= config.servers.size()) {
-    throw ConfigError(fmt::format(
-        "replication.servers: there is no server {}; allowed: 0 to {}", server,
-        config.servers.size() - 1));
+    throw ConfigError(
+        fmt::format("replication.servers: no server {}; allowed: 0 to {}",
+                    server, config.servers.size() - 1));
   }
   return std::make_unique<ParameterServer>(config, seed, server, folder,
                                            make_backend);

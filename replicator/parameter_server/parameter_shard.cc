@@ -163,7 +163,7 @@ void ParameterShard::Join(const ServerRequest& request,
 
 void ParameterShard::CheckPush(const Waiting& waiting) const {
   if (waiting.request.step >= ServerRequest::kNoVariables) {
-    throw InvalidArgument("a push is of one step");
+    throw InvalidArgument("a push belongs to one step");
   }
   CheckTensors(std::span(waiting.payload).subspan(1),
                steps_[waiting.request.step].inputs);

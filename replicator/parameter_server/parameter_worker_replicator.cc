@@ -490,11 +490,11 @@ std::unique_ptr<Replicator> MakeParameterWorker(
     const ReplicationConfig& config, uint64_t seed, int worker,
     const kernels::BackendFactory& make_backend) {
   if (worker < 0 || worker >= config.num_workers()) {
-    throw ConfigError(fmt::format(
-        "replication: there is no worker {} of {} replicas in groups "
-        "of {}; allowed: 0 to {}",
-        worker, config.replicas, config.replicas_per_group,
-        config.num_workers() - 1));
+    throw ConfigError(
+        fmt::format("replication: no worker {} among {} replicas in groups of "
+                    "{}; allowed: 0 to {}",
+                    worker, config.replicas, config.replicas_per_group,
+                    config.num_workers() - 1));
   }
   return std::make_unique<ParameterWorker>(config, seed, worker, make_backend);
 }

@@ -98,8 +98,8 @@ void ServerLink::CheckServer() {
 // workers wait until the first worker has assigned its variables.
 void ServerLink::JoinAgain() {
   if (Join() > 0 || !values_to_assign) return;
-  spdlog::warn("{} has lost its variables and gets those of worker {}", Name(),
-               options_.worker);
+  spdlog::warn("{} has lost its variables and takes the variables of worker {}",
+               Name(), options_.worker);
   rpc::Message payload = rpc::MakeMessage(
       ServerRequest{.worker = options_.worker, .run = run_}.Encode());
   AddTensors(values_to_assign(), &payload);

@@ -64,7 +64,7 @@ std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
         !graph::IsFloating(spec.dtype)) {
       throw InvalidArgument(fmt::format(
           "{}: '{}' differs between the replicas, and {} has no mean; hint: "
-          "reduce what it is updated with, or declare kFirst or kPerReplica",
+          "reduce the values that update it, or declare kFirst or kPerReplica",
           site.ToString(), spec.name, DTypeName(spec.dtype)));
     }
     const Output agreed = spec.agreement == graph::ReplicaAgreement::kMean

@@ -82,10 +82,11 @@ std::string ProblemsOf(const std::string& yaml) {
 }
 
 TEST(LearnerConfigTest, MinProcessesIsOfAGroupOverTcp) {
-  EXPECT_TRUE(ProblemsOf("{strategy: between_graph, replicas: 3, "
-                         "min_processes: 2}")
-                  .ends_with("min_processes: is of strategy between_graph with "
-                             "communicator tcp"));
+  EXPECT_TRUE(
+      ProblemsOf("{strategy: between_graph, replicas: 3, "
+                 "min_processes: 2}")
+          .ends_with("min_processes: belongs to strategy between_graph with "
+                     "communicator tcp"));
   EXPECT_TRUE(ProblemsOf("{strategy: between_graph, replicas: 3, communicator: "
                          "tcp, min_processes: 4}")
                   .ends_with("min_processes: 4 is more than the 3 processes "

@@ -276,12 +276,12 @@ TEST_F(StalledRunCheckpointerTest, TheEndWaitsForTheDiskUpToItsDeadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  EXPECT_THAT(testing::MessageOf<IoError>([&] {
-                beside_.SaveLast(workload_.step,
-                                 []() -> std::optional<int64_t> { return {}; });
-              }),
-              ::testing::StartsWith(
-                  "no checkpoint of step 4: the disk stands still; "));
+  EXPECT_THAT(
+      testing::MessageOf<IoError>([&] {
+        beside_.SaveLast(workload_.step,
+                         []() -> std::optional<int64_t> { return {}; });
+      }),
+      ::testing::StartsWith("no checkpoint of step 4: the disk has stalled; "));
   disk_.Resume();
 }
 

@@ -129,7 +129,7 @@ TEST_F(AsynchronousTrainingTest, ParameterServersTrainAndGoOn) {
                  60s);
   EXPECT_TRUE(resumed.status.ok()) << resumed.output;
   EXPECT_THAT(LogOf("learner-0.2"),
-              HasSubstr("goes on from the checkpoint of step 5"));
+              HasSubstr("continues from the checkpoint of step 5"));
 }
 
 TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
@@ -148,7 +148,7 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
   const pid_t server = FindProcess("server", "1");
   ASSERT_GT(server, 0);
   ::kill(server, SIGKILL);
-  ASSERT_TRUE(AwaitLog("server-1.2", "goes on from version"))
+  ASSERT_TRUE(AwaitLog("server-1.2", "continues from version"))
       << ReadFile(output);
   ASSERT_TRUE(AwaitSaved(SavedVersion())) << ReadFile(output);
   fleet.Signal(SIGTERM);

@@ -103,7 +103,7 @@ TEST_F(TrainingEvaluationTest, AMistakeOfAnEvaluationIsOneClearLine) {
               HasSubstr("evaluation.episodes: cannot read 'none'"));
   EXPECT_EQ(message({"--config", folder + "/config.yaml", "--video"}),
             "evaluator: --video: needs --checkpoint; hint: "
-            "evaluation.video records videos beside a training\n");
+            "evaluation.video records videos during a training\n");
   EXPECT_THAT(message({}),
               HasSubstr("evaluator: --config FILE or --checkpoint is missing"));
 }

@@ -46,10 +46,9 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("replay.max_bytes=4GB", "hint: write 4e9 (bytes)");
   expect("agent.random_shift=4", "agent.random_shift: wants pixels");
   expect("replay.bind=tcp://*:0", "replay.bind");
-  expect(
-      "learner.parameter_bind=tcp://127.0.0.1:0",
-      "learner.parameter_bind: 'tcp://127.0.0.1:0' is no port that the other "
-      "roles would find; allowed: a port, * for a free one, or auto");
+  expect("learner.parameter_bind=tcp://127.0.0.1:0",
+         "learner.parameter_bind: 'tcp://127.0.0.1:0' is not a port that the "
+         "other roles would find; allowed: a port, * for a free one, or auto");
   expect("replay.bind=tcp://203.0.113.1:*",
          "replay.bind: tcp://203.0.113.1:*: Cannot assign requested address");
   expect("run.key_file=/nowhere/run.key", "run.key_file: ");

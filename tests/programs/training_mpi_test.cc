@@ -70,7 +70,7 @@ TEST_F(TrainingMpiTest, AReplicaThatIsKilledEndsTheGroupWhichThenGoesOn) {
   ASSERT_GT(replica, 0);
   ::kill(replica, SIGKILL);
   ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
-                        "goes on from the checkpoint of step"))
+                        "continues from the checkpoint of step"))
       << Output();
   // who it was
   EXPECT_THAT(ReadFile(log), AllOf(HasSubstr("process rank 1 with PID"),
@@ -94,7 +94,7 @@ TEST_F(TrainingMpiTest, AReplicaThatStandsStillEndsTheGroupWhichThenGoesOn) {
     ASSERT_GT(replica, 0);
     ::kill(replica, SIGSTOP);
     ASSERT_TRUE(AwaitFile(log_of(incarnation + 1),
-                          "goes on from the checkpoint of step"))
+                          "continues from the checkpoint of step"))
         << Output();
     EXPECT_THAT(ReadFile(log_of(incarnation)),
                 ContainsRegex(fmt::format(

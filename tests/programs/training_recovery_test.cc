@@ -39,7 +39,7 @@ TEST_F(TrainingRecoveryTest, ALearnerThatIsStoppedByHandComesBack) {
   ASSERT_TRUE(AwaitFile(log, "stood still for")) << ReadFile(output);
   ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "learner"), SIGTERM), 0);
   ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
-                        "goes on from the checkpoint of step"))
+                        "continues from the checkpoint of step"))
       << ReadFile(output);
   fleet.Signal(SIGINT);
   const auto status = fleet.Wait(std::chrono::minutes(3));
@@ -163,7 +163,7 @@ TEST_F(TrainingRecoveryTest, AnEndedRunIsResumedAsAWhole) {
                  std::chrono::minutes(3));
   EXPECT_TRUE(resumed.status.ok()) << resumed.output;
   EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
-              HasSubstr("goes on from the checkpoint of step 50"));
+              HasSubstr("continues from the checkpoint of step 50"));
   EXPECT_THAT(ReadFile(run_ / "logs" / "replay-0.2.log"),
               HasSubstr("of id 1 and"));
   EXPECT_THAT(ReadFile(checkpoint(80) / "manifest.yaml"),
@@ -276,7 +276,7 @@ TEST_F(TrainingRecoveryTest, ADamagedReplayGoesBackOneCheckpointMore) {
   EXPECT_THAT(resumed.output, HasSubstr("checkpoint of step 80 is left out: " +
                                         (run_ / "replay").string()));
   EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.3.log"),
-              HasSubstr("goes on from the checkpoint of step 50"));
+              HasSubstr("continues from the checkpoint of step 50"));
   EXPECT_TRUE(std::filesystem::exists(
       run_ / "checkpoints/step-000000000100/manifest.yaml"));
 }
@@ -302,7 +302,7 @@ TEST_F(TrainingRecoveryTest, ADamagedLearnerTakesTheReplayBackWithIt) {
   EXPECT_THAT(resumed.output, HasSubstr("checkpoint of step 80 is left out: " +
                                         variables.string()));
   EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.3.log"),
-              HasSubstr("goes on from the checkpoint of step 50"));
+              HasSubstr("continues from the checkpoint of step 50"));
   EXPECT_THAT(ReadFile(run_ / "logs" / "replay-0.3.log"),
               HasSubstr("of id 1 and"));
 }

@@ -53,7 +53,7 @@ TEST_F(TrainingTcpTest, AWorkerThatIsKilledEndsTheGroupWhichThenGoesOn) {
   ASSERT_GT(worker, 0);
   ::kill(worker, SIGKILL);
   ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
-                        "goes on from the checkpoint of step"))
+                        "continues from the checkpoint of step"))
       << Output();
   EXPECT_THAT(ReadFile(log), ContainsRegex(fmt::format(
                                  "rank 0 of 2 ends: rank 1 of 2 \\([^ ]+/{} at "
@@ -78,7 +78,7 @@ int64_t NumberBehind(const std::filesystem::path& log,
 // the newest checkpoint, and grows to three again from where the two have
 // ended.
 TEST_F(TrainingTcpTest, AGroupGoesOnWithoutALostWorkerAndGrowsAgain) {
-  const std::string resumed = "goes on from the checkpoint of step ";
+  const std::string resumed = "continues from the checkpoint of step ";
   Process fleet({.command = Command(
                      {"learner.limits.max_steps=0", "learner.batch_size=90",
                       "learner.checkpoint_interval_s=0.3",

@@ -323,7 +323,7 @@ def test_a_last_checkpoint_that_fails_is_an_error(tmp_path, process):
     with service.writer() as writer:
         write_episode(writer, 5)
     folder.rename(away)
-    with pytest.raises(errors.IoError, match="the last checkpoint is not saved"):
+    with pytest.raises(errors.IoError, match="the last checkpoint was not saved"):
         service.close()
     away.rename(folder)
     service.close()

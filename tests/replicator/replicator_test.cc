@@ -283,15 +283,16 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
             "run.yaml:1:62: replicas_per_process: 6 replicas cannot be divided "
             "evenly into processes of 4; allowed: 1, 2, 3, 6");
   EXPECT_EQ(problem("{strategy: in_graph, replicas_per_process: 2}"),
-            "run.yaml:1:44: replicas_per_process: is of strategy "
+            "run.yaml:1:44: replicas_per_process: belongs to strategy "
             "between_graph");
   EXPECT_EQ(problem("{strategy: hogwild, staleness: 2}"),
-            "run.yaml:1:32: staleness: is of strategy parameter_server");
+            "run.yaml:1:32: staleness: belongs to strategy parameter_server");
   EXPECT_EQ(problem("{strategy: hogwild, logical_devices: 2}"),
             "run.yaml:1:38: logical_devices: is not for hogwild: its "
             "replicas do not make every step together");
-  EXPECT_EQ(problem("{strategy: in_graph, push_interval: 2}"),
-            "run.yaml:1:37: push_interval: is of strategy parameter_server");
+  EXPECT_EQ(
+      problem("{strategy: in_graph, push_interval: 2}"),
+      "run.yaml:1:37: push_interval: belongs to strategy parameter_server");
   EXPECT_EQ(problem(servers + "replicas: 4, replicas_per_group: 4, "
                               "processes_per_group: 3}"),
             "run.yaml:1:87: processes_per_group: a group of 4 replicas cannot "
@@ -308,7 +309,7 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(problem("{strategy: in_graph, wire: bf16, top_k: 0.1}"),
             "run.yaml:1:41: top_k: sends f32; hint: wire: f32");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
-            "run.yaml:1:31: servers: is of strategy parameter_server");
+            "run.yaml:1:31: servers: belongs to strategy parameter_server");
 }
 
 TEST(ReplicationConfigTest, GroupsAreThoseThatShareABatch) {

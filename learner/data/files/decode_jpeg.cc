@@ -90,8 +90,8 @@ class Decompressor {
   [[noreturn]] static void OnError(j_common_ptr info) {
     std::longjmp(Of(info).jump_, 1);
   }
-  // Of the warnings only those of missing data are errors: what is decoded
-  // then is grey. Others, such as bytes between two segments, are common.
+  // Among the warnings, only missing data is an error: what is decoded then is
+  // grey. Others, such as bytes between two segments, are common.
   static void OnMessage(j_common_ptr info, int level) {
     const int code = info->err->msg_code;
     if (level < 0 && (code == JWRN_HIT_MARKER || code == JWRN_JPEG_EOF)) {

@@ -9,9 +9,9 @@
 namespace replicant::data {
 
 // Resizes a part of an image with a triangle filter whose support grows with
-// the reduction (antialiased bilinear). The result equals that of Pillow's
-// resize(size, BILINEAR, box) within 1 grey level: Pillow rounds the
-// intermediate image to bytes, this class keeps it in f32.
+// the reduction (antialiased bilinear). The result equals Pillow's resize(size,
+// BILINEAR, box) within 1 grey level: Pillow rounds the intermediate image to
+// bytes, this class keeps it in f32.
 //
 // Thread-safety: one thread at a time; buffers are kept between calls.
 class Resizer {

@@ -15,7 +15,7 @@ namespace replicant::data {
 namespace {
 
 constexpr uint64_t kBlock = 512;
-// Longest name in a header of its own.
+// Longest name in a separate header.
 constexpr uint64_t kMaxNameBytes = 1 << 16;
 
 // A header block: the fields of POSIX's ustar.

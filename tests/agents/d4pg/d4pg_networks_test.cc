@@ -175,13 +175,13 @@ TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
             "its convolutions; hint: larger task.pixels.height and width");
   EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
             "D4PG: want at least one action, got 0");
-  EXPECT_EQ(MessageOf<ConfigError>([] {
-              CheckSpec(Small(EncoderKind::kState), {.observation = Shape({24}),
-                                                     .state_size = 3,
-                                                     .action_size = 1});
-            }),
-            "D4PG: a state of 3 numbers beside the observation [24], which has "
-            "no pixels");
+  EXPECT_EQ(
+      MessageOf<ConfigError>([] {
+        CheckSpec(
+            Small(EncoderKind::kState),
+            {.observation = Shape({24}), .state_size = 3, .action_size = 1});
+      }),
+      "D4PG: a state of 3 numbers, but the observation [24] has no pixels");
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST_F(BrokenDiskTest, ALastCheckpointThatFailsIsAnErrorOfTheProgram) {
   ASSERT_TRUE(Insert(500));
   EXPECT_EQ(service_.Stop(), ExitStatus{.code = 1});
   EXPECT_THAT(service_.log(),
-              AllOf(HasSubstr("the last checkpoint is not saved: append: "),
+              AllOf(HasSubstr("the last checkpoint was not saved: append: "),
                     HasSubstr("number 2 stays the newest")));
 }
 

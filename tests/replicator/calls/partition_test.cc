@@ -185,7 +185,7 @@ TEST(LogicalDeviceTest, RefusesADeviceThatThereIsNot) {
           return StepOutputs{.values = {{"x", batch.at("x")}}, .updates = {}};
         });
       }),
-      "step.cc:7: LogicalDevice: 2 is none of this replica's; allowed: 0 "
+      "step.cc:7: LogicalDevice: 2 does not belong to this replica; allowed: 0 "
       "to 1; hint: replication.logical_devices");
 }
 

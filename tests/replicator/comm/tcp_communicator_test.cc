@@ -313,7 +313,7 @@ TEST(TcpCommunicatorTest, SaysWhereProcessZeroIsNot) {
 TEST(TcpCommunicatorTest, RefusesGroupsThatCannotBe) {
   EXPECT_EQ(MessageOf<ConfigError>(
                 [] { MakeTcpRanks(1, {.process = 2, .num_processes = 2}); }),
-            "tcp: there is no rank 2; allowed: 0 to 1");
+            "tcp: no rank 2; allowed: 0 to 1");
   EXPECT_EQ(
       MessageOf<ConfigError>([] { MakeTcpRanks(1, {.num_processes = 2}); }),
       "tcp: several processes need a rendezvous; allowed: "
@@ -321,7 +321,7 @@ TEST(TcpCommunicatorTest, RefusesGroupsThatCannotBe) {
   EXPECT_EQ(MessageOf<ConfigError>([] {
               MakeTcpRanks(1, {.num_processes = 2, .rendezvous = "tcp://host"});
             }),
-            "'tcp://host' is no address; allowed: tcp://HOST:PORT");
+            "'tcp://host' is not an address; allowed: tcp://HOST:PORT");
 }
 
 // Both calls are named on both sides, and the place of each side's own.

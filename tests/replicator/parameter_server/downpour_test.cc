@@ -156,8 +156,8 @@ TEST(DownpourTest, RefusesPushesThatHaveNoSum) {
         });
       }),
       ::testing::HasSubstr(
-          "is no mean of gradients, and its sum over updates means "
-          "nothing (the norm of a clipped update, say)"));
+          "is not a mean of gradients, and its sum over updates has no meaning "
+          "(the norm of a clipped update, say)"));
 }
 
 }  // namespace

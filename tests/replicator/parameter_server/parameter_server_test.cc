@@ -503,12 +503,12 @@ TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
   const ReplicationConfig config = folder.Config(1, 2, 0);
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { Replicator::Create(config, 3, {.index = 2}); }),
-            "replication: there is no worker 2 of 2 replicas in groups "
-            "of 1; allowed: 0 to 1");
+            "replication: no worker 2 among 2 replicas in groups of 1; "
+            "allowed: 0 to 1");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               Replicator::Create(config, 3, {.is_server = true, .index = 1});
             }),
-            "replication.servers: there is no server 1; allowed: 0 to "
+            "replication.servers: no server 1; allowed: 0 to "
             "0");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               Replicator::Create({.backend = "reference"}, 3,

@@ -335,7 +335,7 @@ TEST(PjrtConfigTest, RefusesWhatItCannotDo) {
                               "2, strategy: in_graph, top_k: 0.1}"),
               HasSubstr("top_k: is not for backend pjrt"));
   EXPECT_THAT(MessageOfConfig("{pjrt: {plugin: a.so}}"),
-              HasSubstr("pjrt.plugin: is of backend pjrt"));
+              HasSubstr("pjrt.plugin: belongs to backend pjrt"));
   EXPECT_THAT(MessageOfConfig("{backend: pjrt, pjrt: {plugin: a.so, options: "
                               "[fast]}}"),
               HasSubstr("pjrt.options: 'fast' is no option of a plugin"));

@@ -178,12 +178,12 @@ TEST(SynchronousReplicatorTest, RefusesPiecesOfTypesThatCannotBeReduced) {
   const auto positive = [](Output x) { return graph::Greater(x, x); };
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
     EXPECT_EQ(reduce(op, sum, /*has_x=*/true),
-              "step.cc:7: MapReduce: result 0 of piece 1 is f64[], that of "
-              "piece 0 f64[1,3]");
+              "step.cc:7: MapReduce: result 0 of piece 1 is f64[], but piece 0 "
+              "has f64[1,3]");
   }
   EXPECT_EQ(reduce(ReduceOp::kProd, whole, /*has_x=*/true),
-            "step.cc:7: MapReduce: result 0 of piece 1 is i64[1,3], that of "
-            "piece 0 f64[1,3]");
+            "step.cc:7: MapReduce: result 0 of piece 1 is i64[1,3], but piece "
+            "0 has f64[1,3]");
   EXPECT_EQ(reduce(ReduceOp::kMax, positive, /*has_x=*/false),
             "step.cc:7: MapReduce: cannot reduce bool; hint: cast it");
   EXPECT_EQ(reduce(ReduceOp::kMean, whole, /*has_x=*/false),
@@ -320,7 +320,7 @@ TEST(SynchronousReplicatorTest, RefusesAMeanOfWholeNumbers) {
                                .updates = {graph::Assign(g, n, x, kSite)}};
           }),
       "step.cc:7: 'n' differs between the replicas, and i32 has no mean; hint: "
-      "reduce what it is updated with, or declare kFirst or kPerReplica");
+      "reduce the values that update it, or declare kFirst or kPerReplica");
 }
 
 TEST(SynchronousReplicatorTest, RefusesAGradientOfAProduct) {
