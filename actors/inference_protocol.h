@@ -38,7 +38,8 @@ struct InferenceInfo {
   bool operator==(const InferenceInfo&) const = default;
 };
 
-// kActKind: observations of E environments, with the states beside them.
+// kActKind: observations of E environments, with the states in addition to
+// them.
 struct ActRequest {
   std::vector<float> noise_scales;          // [E]
   std::vector<float> states;                // [E, S]; empty without

@@ -32,7 +32,8 @@ struct StepWindow {
 // B rows.
 struct TransitionBatch {
   graph::Output observation;  // [B, ...]: u8 pixels or f32 states
-  // [B, S]: the state beside the pixels; invalid if TaskSpec::state_size is 0
+  // [B, S]: the state in addition to the pixels; invalid if
+  // TaskSpec::state_size is 0
   graph::Output state;
   graph::Output action;    // [B, A], in [-1, 1]
   graph::Output reward;    // [B]: R, the discounted sum of n rewards
@@ -96,9 +97,9 @@ class Agent {
   virtual void Check(const LearningSpec& spec) const = 0;
 
   // Adds the policy and returns the actions, f32 [E, A] in [-1, 1]. Its inputs
-  // are "observation" [E, ...], with a state beside pixels "state" f32 [E, S],
-  // and, with noise, "noise_scale" f32 [E] (0 for the mean action) and "step"
-  // i64 [], which keys the noise.
+  // are "observation" [E, ...], with a state in addition to pixels "state" f32
+  // [E, S], and, with noise, "noise_scale" f32 [E] (0 for the mean action) and
+  // "step" i64 [], which keys the noise.
   virtual graph::Output BuildPolicy(graph::Graph& graph, const TaskSpec& task,
                                     const PolicyOptions& options) const = 0;
 

@@ -17,7 +17,7 @@ struct TaskSpec {
   bool has_pixels = false;
   // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels.
   Shape observation;
-  // Numbers of the state beside the pixels; 0: none.
+  // Numbers of the state in addition to the pixels; 0: none.
   int64_t state_size = 0;
   int64_t frame_stack = 1;
   // Control steps per agent step. Each control step counts as a frame.

@@ -58,10 +58,8 @@ VectorEnvironment::VectorEnvironment(
       is_under_way_(environments_.size()) {
   for (size_t i = 1; i < environments_.size(); ++i) {
     if (!HaveEqualSpecs(*environments_[0], *environments_[i])) {
-      throw InvalidArgument(
-          fmt::format("VectorEnvironment: the specs of environment {} differ "
-                      "from those of environment 0",
-                      i));
+      throw InvalidArgument(fmt::format(
+          "VectorEnvironment: environments {} and 0 have different specs", i));
     }
   }
   if (options.threads < 0) {

@@ -82,7 +82,7 @@ void Follow(
 // The run resumes from the newest complete checkpoint, if there is one.
 //
 // The means of a workload's scalars since the previous line appear as
-// "learner/<name>", beside "learner/steps_per_s", "learner/wait_share" and
+// "learner/<name>", next to "learner/steps_per_s", "learner/wait_share" and
 // "learner/frames". Scalars "evaluation_..." and histograms come from the last
 // step.
 //

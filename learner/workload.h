@@ -69,8 +69,8 @@ class Workload {
 
   // Scalars of the last step, for the curves, which show their means over an
   // interval: {"critic_loss", 1.25}. The scores of the last evaluation,
-  // "evaluation_...", are among those of every later step; the curves show the
-  // last ones.
+  // "evaluation_...", are among the scalars of every later step; the curves
+  // show the last ones.
   virtual std::vector<std::pair<std::string, double>> Scalars() const = 0;
 
   // Values of the last step, by name, for histograms in the curves; valid until
@@ -115,7 +115,7 @@ class Workload {
     return {};
   }
 
-  // A description of the network for models/features, a YAML file beside its
+  // A description of the network for models/features, a YAML file next to its
   // weights; empty for none.
   virtual std::string ModelDescription() const { return {}; }
 

@@ -8,7 +8,7 @@ namespace replicant::models {
 
 // The rows over which a batch norm computes its statistics.
 enum class NormStatistics {
-  kSync,        // those of all replicas
+  kSync,        // statistics of all replicas
   kPerReplica,  // the replica's own
 };
 

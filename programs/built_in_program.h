@@ -6,7 +6,7 @@ namespace replicant::programs {
 // Registry::BuiltIn(). The other programs lie in the same folder. Otherwise as
 // RunProgram() (programs/program.h).
 //
-// A header of its own: an executable for each program compiles it.
+// A separate header: an executable for each program compiles it.
 int RunBuiltInProgram(const char* name, int argc, char** argv);
 
 }  // namespace replicant::programs

@@ -61,7 +61,7 @@ int Run(const Program& program, int argc, char** argv, const Registry& registry,
   return program.run({registry, commands, loaded});
 }
 
-// Finds a program; null if there is none of the name.
+// Finds a program; null if there is no program with the name.
 const Program* Find(const std::vector<Program>& programs,
                     std::string_view name) {
   const auto found = std::ranges::find(programs, name, &Program::name);

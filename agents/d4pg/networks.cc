@@ -61,13 +61,13 @@ std::array<int64_t, 3> ConvnetSize(const NetworkConfig& config,
   return size;
 }
 
-// x beside the state, if there is one. [B, N] -> [B, N + S]
+// x next to the state, if there is one. [B, N] -> [B, N + S]
 Output WithState(Output x, Output state) {
   return state.is_valid() ? graph::Concat({x, state}, /*axis=*/1) : x;
 }
 
-// Numbers that a head reads: those of the embedding, or of features without
-// one, and those of the state.
+// Numbers that a head reads: the embedding's, or the features' without one, and
+// the state's.
 int64_t HeadInputs(const NetworkConfig& config, const AgentSpec& spec,
                    const std::optional<Embedding>& trunk,
                    int64_t feature_size) {

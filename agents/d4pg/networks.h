@@ -20,11 +20,12 @@
 //                                the activation) ..., Linear
 //   critic/trunk, critic/head    the same
 //
-// A state beside pixels joins the embedding: at the input of a shared one,
-// otherwise at the input of each head, beside its embedding of the pixels.
+// A state in addition to pixels joins the embedding: at the input of a shared
+// one, otherwise at the input of each head, next to its embedding of the
+// pixels.
 //
-// Letters: B batch, H W C image, S state beside it, F features, A actions, K
-// atoms.
+// Letters: B batch, H W C image, S state in addition to it, F features, A
+// actions, K atoms.
 //
 // Constructors throw InvalidArgument for a name that is taken in the graph.
 namespace replicant::agents::d4pg {
@@ -38,7 +39,7 @@ using graph::VariableId;
 struct AgentSpec {
   // shape of one observation: [O] floating, or [H, W, C] u8 for pixels
   Shape observation;
-  // S, the numbers of a state beside pixels; 0: none
+  // S, the numbers of a state in addition to pixels; 0: none
   int64_t state_size = 0;
   // actions are in [-1, 1]^A; the actor maps them to the task's range
   int64_t action_size = 0;
@@ -72,10 +73,10 @@ class Embedding {
   nn::LayerNorm norm_;
 };
 
-// What the heads read.
+// The inputs of the heads.
 struct Features {
   Output encoded;  // [B, F]
-  // [B, S]; invalid without a state beside pixels and with a shared embedding
+  // [B, S]; invalid without a separate state, and with a shared embedding
   Output state;
 };
 
@@ -87,7 +88,7 @@ class Encoder {
   Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
           CallSite site = CallSite::Here());
 
-  // `state` [B, S] is invalid without a state beside pixels.
+  // `state` [B, S] is invalid without a state in addition to pixels.
   Features operator()(Output observation, Output state = {},
                       CallSite site = CallSite::Here()) const;
   int64_t feature_size() const { return feature_size_; }

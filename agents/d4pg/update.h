@@ -15,8 +15,8 @@
 namespace replicant::agents::d4pg {
 
 // Adds inputs "observation", "action", ... for B transitions; with a prediction
-// also "window_observation", "window_action", ... With a state beside pixels
-// there are "state", "next_state" and "window_state", too.
+// also "window_observation", "window_action", ... With a state in addition to
+// pixels there are "state", "next_state" and "window_state", too.
 TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
                                const AgentSpec& spec, int64_t batch_size,
                                CallSite site = CallSite::Here());
@@ -47,7 +47,7 @@ struct Update {
   std::vector<Output> updates;
 
   // Parameters with their gradients before clipping by the global norm. The
-  // critic's come with those of the encoder and the model.
+  // critic's include those of the encoder and the model.
   nn::TrainedVariables critic;
   nn::TrainedVariables policy;
 };
@@ -57,7 +57,7 @@ struct Update {
 // and the whole update:
 //
 // - features h = encoder(shift(o), s), h' = target encoder(shift'(o'), s'),
-//   with the states s beside pixels, if there are any; without
+//   with the states s in addition to pixels, if there are any; without
 //   target.has_encoder the online encoder computes h', and no gradient flows
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)

@@ -26,7 +26,8 @@ using FileReader = std::function<std::string(const std::filesystem::path&)>;
 //   replay: {capacity_items: 1e6} # other keys of replay are base.yaml's
 //
 // problems() holds the problems found on the way (duplicate keys, an override
-// that cannot be applied), to be reported together with those of the values.
+// that cannot be applied), to be reported together with the problems of the
+// values.
 //
 // Thread-safety: one thread at a time.
 class Document {

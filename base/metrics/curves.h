@@ -20,7 +20,7 @@ struct CurvePoint {
 // over environment frames into the folder "by_frames" in it, which TensorBoard
 // shows as another run. Several processes may write to one folder.
 //
-// Errors and thread-safety are those of EventWriter.
+// Errors and thread-safety as for EventWriter.
 class Curves {
  public:
   // The second folder is made with the first point that has frames.

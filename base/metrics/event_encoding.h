@@ -9,9 +9,9 @@
 // The bytes of a TensorBoard event file, written without protobuf.
 //
 // A file is a row of TFRecords, each holding one `Event` message. The field
-// numbers are those of TensorFlow's event.proto, summary.proto,
-// histogram.proto, tensor.proto and tensor_shape.proto (package tensorflow).
-// All functions are pure.
+// numbers come from TensorFlow's event.proto, summary.proto, histogram.proto,
+// tensor.proto and tensor_shape.proto (package tensorflow). All functions are
+// pure.
 namespace replicant::metrics {
 
 // One TFRecord:

@@ -13,7 +13,7 @@ namespace replicant {
 // A dense row-major tensor that owns its memory; file readers return it.
 // Movable; Clone() makes an explicit copy.
 //
-// Thread-safety: as that of a std::vector.
+// Thread-safety: as a std::vector.
 class HostTensor {
  public:
   // Throws std::bad_alloc.

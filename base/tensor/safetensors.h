@@ -53,9 +53,9 @@ class SafetensorsReader {
   }
   bool Has(std::string_view name) const;
 
-  // Reads one tensor. Throws IoError if there is none of that name, if its type
-  // is one that DType lacks, if a kBool element is neither 0 nor 1, or if the
-  // file cannot be read.
+  // Reads one tensor. Throws IoError if there is no tensor with that name, if
+  // its type is one that DType lacks, if a kBool element is neither 0 nor 1, or
+  // if the file cannot be read.
   HostTensor Read(std::string_view name) const;
 
  private:

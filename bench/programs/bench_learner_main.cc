@@ -8,7 +8,7 @@
 //                                           [--replicas_per_process P]]
 //                               [--pjrt_plugin FILE] [--rounds ROUNDS]]
 //
-// With --processor_time the times are of this process on all processors, which
+// With --processor_time the times count this process on all processors, which
 // other programs disturb less: for cases of one thread, since threads wait
 // busily for each other.
 //
@@ -22,7 +22,7 @@
 // With --replicas the same global batch is shared among R replicas of this
 // process, each of N threads (1 by default), through the replicator; by
 // between_graph among processes of P of them (1 by default), under
-// `mpirun -n R/P`. What a step waited for is then printed as well: `reduce_ms`
+// `mpirun -n R/P`. The waits of a step are then printed as well: `reduce_ms`
 // for gradients that are reduced behind the backward pass, `call_ms` for what
 // is needed at once (batch norm over all replicas), without the time for which
 // replicas waited for slower ones. With --pjrt_plugin XLA's compiler makes the
@@ -256,7 +256,7 @@ std::vector<double> TimeRuns(runtime::Executor& plan, const Options& options) {
   return times;
 }
 
-// Of this process, in MB.
+// Memory of this process, in MB.
 double ResidentMemory() {
   std::ifstream file("/proc/self/statm");
   double total_pages = 0.0;

@@ -1,7 +1,7 @@
 // Measures whether two plans on two core sets at once hinder each other: each
 // runs a compute-bound graph, alone, then in two processes, then in two threads
-// of one process. What two processes cost each other is the machine's doing
-// (caches, memory, shared cores); what two threads cost above that is ours.
+// of one process. The cost between two processes comes from the machine
+// (caches, memory, shared cores); any further cost between two threads is ours.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -40,7 +40,7 @@ struct Options {
   int devices = 0;  // 0: replicas of one
 };
 
-// Of all threads of this process.
+// Processor time of all threads of this process.
 double ProcessorMs() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

@@ -38,7 +38,7 @@ constexpr int64_t kFrameBytes = 84 * 84 * 3;
 constexpr int64_t kStateItems = 1'000'000;
 constexpr int64_t kPixelSteps = 20'000;
 
-// What a case reports.
+// The results of a case.
 struct Result {
   double value = 0.0;
   std::string unit = "items/s";

@@ -35,7 +35,7 @@ constexpr int kRounds = 3;
 using Bytes = std::vector<uint8_t>;
 using View = std::span<const uint8_t>;
 
-// What a frame is replaced by before it is compressed.
+// The change of a frame before it is compressed.
 enum class Filter { kNone, kLeft, kUp, kXorFirst };
 
 // In place, from the end, so that what is subtracted is still the original.

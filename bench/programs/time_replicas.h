@@ -25,8 +25,8 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
 
 // One replicator with its step on one global batch, which is there already.
 //
-// Of several processes the first one makes steps; the others follow it until it
-// is gone.
+// The first of several processes makes steps; the others follow it until it is
+// gone.
 class ReplicaTimer {
  public:
   // Builds the step and makes some to warm up.
@@ -39,12 +39,12 @@ class ReplicaTimer {
 
   // Whether this is the process that measures.
   bool leads() const { return replicator_->process_id() == 0; }
-  // Of one step and of reading its values, in ms.
+  // Time of one step and of reading its values, in ms.
   double TimeStep();
-  // What the last one waited for, in ms.
+  // Waits of the last step, in ms.
   double bucket_ms() const { return 1e3 * step_->reduce_times().buckets_s; }
   double call_ms() const { return 1e3 * step_->reduce_times().calls_s; }
-  // Of the first replica, if it was asked for.
+  // Profile of the first replica, if requested.
   std::vector<runtime::KernelProfile> profile() const {
     return step_->profile();
   }

@@ -17,8 +17,8 @@ namespace replicant::kernels {
 enum class DeviceReduceOp { kSum, kMin, kMax, kProd };
 
 // One call of one rank on memory of its device, which all ranks make together.
-// The meaning is that of comm::Collective: `in` may be `out`, or, for gathers
-// and scatters, the rank's row of the larger one.
+// The meaning is as in comm::Collective: `in` may be `out`, or, for gathers and
+// scatters, the rank's row of the larger one.
 struct DeviceCall {
   enum class Kind { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
 
@@ -72,7 +72,7 @@ struct BucketPart {
 
 // The collectives of one backend, which outlives this object.
 //
-// Thread-safety: that of the backend.
+// Thread-safety: as the backend.
 class DeviceCollectives {
  public:
   // Maximum number of replicas that share one device.

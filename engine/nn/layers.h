@@ -85,7 +85,7 @@ struct BatchNormLayerOptions {
   double momentum = 0.1;
   DType dtype = DType::kF32;
   // Gathers the moments of all replicas' batches, which have one size. Empty:
-  // the statistics are those of this replica's batch.
+  // the statistics cover this replica's batch.
   GatherFn gather = {};
 };
 

@@ -21,7 +21,7 @@
 //   const Output y = down(h);
 //
 // Part i lies on device i with its variables, "NAME/i/weight" and
-// "NAME/i/bias". The mathematics is that of Dense.
+// "NAME/i/bias". The mathematics is the same as Dense's.
 namespace replicant::nn {
 
 // y_i = x weight_i^T + bias_i: [B, in] -> a [B, out / N] on each of N devices,

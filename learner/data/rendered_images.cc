@@ -47,7 +47,7 @@ struct Domain {
   env::TaskDefinition task;
   env::MjModelPtr model;
   std::vector<int> cameras;
-  // of `model`; those of its copies share its assets
+  // of `model`; the cameras of its copies share its assets
   std::unique_ptr<env::Renderer> renderer;
 };
 

@@ -16,7 +16,8 @@ namespace replicant::learner {
 // A pipeline that keeps its first images for a picture, and can return batches
 // ahead of their step.
 //
-// Thread-safety: as a pipeline; Take() may run beside the other methods.
+// Thread-safety: as a pipeline; Take() may run concurrently with the other
+// methods.
 class FirstBatch : public data::PositionedPipeline {
  public:
   // `images` gives "image" [B, H, H, 3] u8 first.

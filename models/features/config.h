@@ -9,7 +9,7 @@
 #include "models/resnet/config.h"
 
 // The description of a network whose features score generated images: a YAML
-// file beside its weights. config.cc has the keys, their ranges and their
+// file next to its weights. config.cc has the keys, their ranges and their
 // meaning.
 namespace replicant::models::features {
 

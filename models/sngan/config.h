@@ -40,7 +40,7 @@ struct SnganConfig {
   double average_decay = 0.0;  // of the generator's moving average; 0: none
   int64_t sample_interval_steps = 0;  // 0: no samples
   // network of the evaluation's features: weights and description; an empty
-  // description lies beside the weights
+  // description lies next to the weights
   std::string evaluation_features, evaluation_network;
   int64_t num_evaluation_images = 5000;
   int64_t evaluation_interval_steps = 0;  // 0: no evaluation in training

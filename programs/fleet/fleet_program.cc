@@ -153,8 +153,8 @@ int64_t FirstStep(const std::filesystem::path& folder) {
   return checkpoint ? runtime::ReadCheckpointInfo(*checkpoint).step : 0;
 }
 
-// The key pair of this start of the run: that of the configuration, or of the
-// folder, where it is made if it is not there.
+// The key pair of this start of the run: the configuration's, or the folder's,
+// which is created if absent.
 std::filesystem::path KeyFileOfStart(const RunConfig& config,
                                      const RunFolder& folder) {
   const std::string& given = config.run.key_file;

@@ -31,7 +31,7 @@ struct RunTotals {
   double samples_per_insert = kUnknown;
   // Scalars of the last training step, by name.
   std::vector<std::pair<std::string, double>> last_scalars = {};
-  // The program and arguments that resume the run; empty: those of the fleet.
+  // The program and arguments that resume the run; empty: the fleet's.
   std::vector<std::string> resume_arguments = {};
 };
 

@@ -17,7 +17,7 @@
 
 namespace replicant::python {
 
-// What happens to an environment whose episode is over; the names are
+// The next step of an environment whose episode is over; the names are
 // gymnasium.vector.AutoresetMode's.
 enum class AutoresetMode {
   kNextStep,  // its next step starts an episode and ignores the action

@@ -28,8 +28,8 @@ struct LocalReplayOptions {
 // A replay in its user's process, without threads and without a network: the
 // order of the calls alone determines its contents and draws. For lockstep runs
 // (programs/lockstep/lockstep_training.h), tests and debugging. Steps and
-// batches pass through the same codecs as those of a service. Draws come from
-// the first table.
+// batches pass through the same codecs as in a service. Draws come from the
+// first table.
 //
 // Thread-safety: one thread makes all calls.
 class LocalReplay {

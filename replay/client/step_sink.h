@@ -7,7 +7,7 @@
 namespace replicant::replay {
 
 // Step t of an episode: (o_t, a_t, r_{t+1}, d_{t+1}). Borrows its bytes during
-// the call that takes it. The lengths are those of the replay's StepShape.
+// the call that takes it. The lengths follow the replay's StepShape.
 struct Step {
   std::span<const std::byte> observation;  // o_t, observation_bytes
   std::span<const std::byte> frame;        // of o_t, frame_bytes

@@ -320,7 +320,7 @@ bool StepWriter::CheckService() {
     };
     throw CommError(fmt::format(
         "{}: the replay's steps have {} bytes (observation + frame + action), "
-        "but those of writer '{}' have {}; hint: give both the same task",
+        "but writer '{}' has {}; hint: give both the same task",
         options_.endpoint, text(info.shape), options_.name,
         text(options_.shape)));
   }

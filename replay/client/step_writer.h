@@ -44,7 +44,7 @@ struct StepWriterOptions {
   std::chrono::milliseconds wait = std::chrono::milliseconds(400);
   // Names this run of the writer; 0 draws a random id.
   uint64_t writer_id = 0;
-  // Maximum wait of a StepSink call, which has no deadline of its own.
+  // Maximum wait of a StepSink call, which has no deadline argument.
   Clock::Duration append_timeout = std::chrono::seconds(60);
 };
 

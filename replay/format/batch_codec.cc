@@ -98,8 +98,8 @@ class GroupCursor {
   GroupCursor(const SampledBatch& batch, const SampledItem& item)
       : next_(batch.groups.begin() + item.first_group) {}
 
-  // The group that holds observation `step`, which is not below that of the
-  // call before. Precondition: it lies in the item's groups.
+  // The group that holds observation `step`, which is not below the previous
+  // call's. Precondition: it lies in the item's groups.
   const StepGroupView& At(int64_t step) {
     while ((*next_)->view.end_observation() <= step) ++next_;
     return (*next_)->view;

@@ -62,7 +62,7 @@ class FrameStore {
   FrameStore& operator=(const FrameStore&) = delete;
 
   // Adds a group with one use, which the caller must release. Its serial must
-  // exceed those of all earlier groups (checked).
+  // exceed the serials of all earlier groups (checked).
   StoredGroup& Add(std::shared_ptr<StoredGroup> group);
 
   void Use(StoredGroup& group) { ++group.uses; }

@@ -90,8 +90,8 @@ struct EncodedSnapshot {
 // Reads the locations of the groups. Throws IoError for bytes that are not a
 // snapshot.
 EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
-// Reads the rest; `groups` are those of encoded.places, in that order. Throws
-// IoError if a number refers to no group or slot.
+// Reads the rest; `groups` are the groups of encoded.places, in that order.
+// Throws IoError if a number refers to no group or slot.
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
                              std::vector<std::shared_ptr<StoredGroup>> groups);
 

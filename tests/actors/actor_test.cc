@@ -159,7 +159,7 @@ TEST(ActorTest, GoesOnFromAState) {
                         .initial_hold_steps = hold_steps,
                         .decay_steps = 30},
         .keeps_state = true};
-    // the episodes are of 10 steps: mid in one, at its end, at its start
+    // the episodes have 10 steps: mid in one, at its end, at its start
     for (const int num_steps : {4, 10, 11, 15}) {
       Rig whole(config, 2, options), parts(config, 2, options);
       for (int i = 0; i < num_steps; ++i) whole.actor->Step();

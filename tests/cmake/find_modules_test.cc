@@ -1,5 +1,5 @@
 // What FindMuJoCo and FindOneDNN found can be linked and loaded, and header and
-// library are of one version: would catch a second copy that shadows ours.
+// library have the same version: would catch a second copy that shadows ours.
 #include <gtest/gtest.h>
 #include <mujoco/mujoco.h>
 

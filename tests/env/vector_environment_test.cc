@@ -243,8 +243,7 @@ TEST_F(VectorEnvironmentTest, EnvironmentsOfDifferentSpecsAreRefused) {
   all[4] = std::make_unique<WithPixels>(MakeOne(4));
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { VectorEnvironment(std::move(all), {}); }),
-            "VectorEnvironment: the specs of environment 4 differ from those "
-            "of environment 0");
+            "VectorEnvironment: environments 4 and 0 have different specs");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { VectorEnvironment({}, {}); }),
             "VectorEnvironment: at least one environment is needed");
 }

@@ -14,15 +14,15 @@
 #include "tests/parity/golden_error.h"
 #include "tests/support/source_folder.h"
 
-// What ten updates of a workload gave, against PyTorch's in tests/golden/torch.
-// For tests with FINDS_FILES.
+// Compares ten updates of a workload with PyTorch's in tests/golden/torch. For
+// tests with FINDS_FILES.
 namespace replicant::testing {
 
 inline std::filesystem::path TorchGolden(const std::string& file) {
   return SourceFolder(REPLICANT_SOURCE_DIR) / "tests/golden/torch" / file;
 }
 
-// What each group of D4PG's may differ by, of its largest element.
+// Allowed difference of each of D4PG's groups, relative to its largest element.
 //
 // float64: gradients and losses are sums of at most a few hundred products,
 // 1e3 * 2^-53; the clip factor of the gradients' global norm is f32, which Adam
@@ -73,7 +73,7 @@ inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
   for (const auto& [name, tensor] : wanted) {
     ASSERT_TRUE(result.contains(group + name)) << group << name;
     double error = RelativeError(result.at(group + name).view(), tensor.view());
-    // a gradient that is zero but for rounding, as that of a bias before a
+    // a gradient that is zero but for rounding, such as of a bias before a
     // norm, is held against the others
     const double own = LargestElement(tensor.view());
     if (own < 1e-9 * largest) error *= own / largest;
@@ -84,7 +84,7 @@ inline void ExpectNearGolden(const std::map<std::string, HostTensor>& result,
 
 inline constexpr int64_t kAutocastSteps = 20;
 
-// Of the difference over all steps.
+// The root mean square of the difference over all steps.
 inline double RootMeanSquare(const std::vector<double>& a,
                              const std::vector<double>& b) {
   double sum = 0.0;

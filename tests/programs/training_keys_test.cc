@@ -184,7 +184,7 @@ std::vector<pid_t> ProcessesOf(pid_t fleet) {
 
 class TrainingKeysTest : public TrainingFixture {
  protected:
-  // Without an end of its own.
+  // It never ends by itself.
   Process Start(const std::vector<std::string>& settings) const {
     std::vector<std::string> all = {"learner.limits.max_steps=0",
                                     "evaluation.enabled=false",

@@ -13,7 +13,7 @@ namespace replicant::testing {
 // streams and launches of its kernels: any other read or write of a buffer ends
 // the process with SIGSEGV. Results equal "reference" bit by bit.
 //
-// Thread-safety: that of a Backend; kernels of one backend may be launched on
+// Thread-safety: as a Backend; kernels of one backend may be launched on
 // several threads at a time.
 std::unique_ptr<kernels::Backend> MakeGuardedBackend();
 

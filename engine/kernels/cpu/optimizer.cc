@@ -25,7 +25,7 @@ struct Chunk {
 };
 
 // The elements of tensors 0 .. count of a node, in pieces of equal work: all of
-// them, or those of the node's part of an update.
+// them, or the node's part of an update.
 struct Sweep {
   // Long enough to hide the call's cost, short enough to balance threads.
   static constexpr int64_t kChunkSize = 4096;

@@ -21,7 +21,7 @@
 // scaling, and a result would be the difference of two larger sums.) If the
 // processor multiplies bf16, the loops do too; otherwise they compute in f32.
 //
-// In f32 Winograd's way takes fewer products where the windows are of two steps
+// In f32 Winograd's method takes fewer products if the windows have two steps
 // (window_winograd.h).
 namespace replicant::kernels::cpu {
 namespace {

@@ -20,8 +20,8 @@ struct PoolShape {
   int num_threads;
 
   // Calls enter(y offset), see(x offset) for each pixel of the window inside
-  // the image, and leave(y offset), for each pixel of y of image n. Offsets are
-  // those of the first channel.
+  // the image, and leave(y offset), for each pixel of y of image n. Offsets
+  // refer to the first channel.
   template <typename Enter, typename See, typename Leave>
   void ForWindows(int64_t n, const Enter& enter, const See& see,
                   const Leave& leave) const {

@@ -43,9 +43,9 @@ struct ConvTypes {
   const graph::TensorType& y;  // [B, H', W', O]
 };
 
-// What each window of a convolution sees, one row each, in the order of the
-// weights. The rows are copied together, unless the image already has them in
-// order.
+// The pixels under each window of a convolution, one row per window, in the
+// order of the weights. The rows are copied together, unless the image already
+// has them in order.
 class SeenRows {
  public:
   SeenRows(const ConvTypes& types, const graph::Attributes& attributes,

@@ -51,7 +51,7 @@ HWY_INLINE __m512 ToNumbers(const uint8_t* x, __m512 scale, __m512 offset) {
 
 // 16 pairs, of the numbers of two vectors.
 HWY_INLINE __m512i ToPairs(__m512 first, __m512 second) {
-  // half words 0 .. 15 are of `first`, the others of `second`
+  // half words 0 .. 15 come from `first`, the others from `second`
   const __m512i halves =
       reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
   const __m512i order = _mm512_set_epi16(

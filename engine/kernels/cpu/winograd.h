@@ -6,9 +6,9 @@
 
 // 3x3 convolutions with stride 1 by Winograd's F(4x4, 3x3), see
 // winograd_transforms.h: a quarter of the multiplications, as 36 matrix
-// products of oneDNN between transforms. Sums differ from those of the direct
-// method in their last bits. A value that is not finite spreads over the 4x4
-// pixels of its tiles.
+// products of oneDNN between transforms. Sums differ from the direct method in
+// their last bits. A value that is not finite spreads over the 4x4 pixels of
+// its tiles.
 namespace replicant::kernels::cpu {
 
 // Whether this method is faster for a Conv2d or one of its gradients.

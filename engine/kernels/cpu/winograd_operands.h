@@ -37,7 +37,7 @@ struct PositionMatrices {
 
   // For products of oneDNN: by rows, or in the blocks of ForProductOf().
   dnnl::memory::desc Desc() const;
-  // Of matrices by rows, as their transposes.
+  // The transposes of matrices by rows.
   dnnl::memory::desc TransposedDesc() const;
   PositionPlaces places() const {
     return {.stride = static_cast<size_t>(stride),

@@ -37,7 +37,7 @@ struct PositionPlaces {
   size_t block = kWinogradChannels;
   size_t block_distance = kWinogradChannels;
 
-  // Of a channel at position 0.
+  // The place of a channel at position 0.
   size_t OfChannel(size_t c) const {
     return c / block * block_distance + c % block;
   }

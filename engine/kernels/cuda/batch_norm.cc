@@ -269,8 +269,8 @@ class GradientBuilder {
   const size_t totals_;
 };
 
-// What a gradient reads: dy, x, gamma and beta are inputs 0 to 3, y is input
-// `y` if there is one.
+// The operands of a gradient: dy, x, gamma and beta are inputs 0 to 3, y is
+// input `y` if there is one.
 template <typename T, typename V>
 BatchNormInputs<T, V> InputsOf(const KernelBindings& bindings,
                                BatchNormInputs<T, V> in,

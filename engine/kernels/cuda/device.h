@@ -71,7 +71,7 @@ class Device {
   CUmodule own_kernels_ = nullptr;
 };
 
-// Generated code on a device: one function of a module of its own.
+// Generated code on a device: one function in a separate module.
 class GeneratedFunction {
  public:
   // Compiles `source` and loads it. Throws DeviceError.

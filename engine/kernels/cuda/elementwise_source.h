@@ -18,8 +18,8 @@ struct ElementwiseArgument {
 
 struct GeneratedSource {
   std::string text;
-  // Elements that one thread computes at once; the function's count is that of
-  // the output's elements by it.
+  // Elements that one thread computes at once; the function's count is the
+  // number of output elements divided by it.
   int64_t lanes = 1;
 };
 

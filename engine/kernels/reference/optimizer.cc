@@ -55,7 +55,7 @@ struct Gradients {
   explicit Gradients(const KernelRequest& request)
       : plan(PlanOf(request)), first(*graph::FirstGradient(request.node)) {}
 
-  // Of element e of tensor i.
+  // The gradient of element e of tensor i.
   double At(const Operands& operands, size_t i, int64_t e) const {
     const DType dtype = plan.types[i].dtype;
     double sum = Load(operands.inputs[first + i], dtype, e);

@@ -37,7 +37,8 @@ enum : size_t {
   kWindowBootstrap
 };
 
-// Indices of the inputs that hold states. Those beside pixels come last.
+// Indices of the inputs that hold states. States in addition to pixels come
+// last.
 struct StateInputs {
   size_t now = kObservation;
   size_t next = kNext;

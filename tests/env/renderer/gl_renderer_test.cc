@@ -51,8 +51,8 @@ class GlRendererTest : public ::testing::Test {
   }
 };
 
-// What it would catch: another anti-aliasing, shadow map, visual option, row
-// order or context than dm_control's.
+// Would catch: another anti-aliasing, shadow map, visual option, row order or
+// context than dm_control's.
 TEST_F(GlRendererTest, EqualsDmControlToTheBit) {
   const TemporaryFolder folder("gl_renderer_test");
   const std::string pictures = folder.path() / "pictures";

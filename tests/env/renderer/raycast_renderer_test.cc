@@ -66,9 +66,8 @@ std::ostream& operator<<(std::ostream& out, const LikeGl& limit) {
 
 class LikeGlTest : public ::testing::TestWithParam<LikeGl> {};
 
-// What it would catch: a wrong light, shadow, texture phase, mip map, edge,
-// mirror or sky; GL against itself with another tessellation differs by 0.05
-// to 0.28.
+// Would catch: a wrong light, shadow, texture phase, mip map, edge, mirror or
+// sky; GL against itself with another tessellation differs by 0.05 to 0.28.
 TEST_P(LikeGlTest, PicturesLookLikeOpenGl) {
   SuiteModel model(GetParam().domain);
   RaycastRenderer raycast(*model.model);
@@ -142,7 +141,7 @@ TEST(RaycastRendererTest, MeshesHeightFieldsAndCubeTexturesLookLikeOpenGl) {
   EXPECT_GE(Psnr(rgb, expected), 38.0);
 }
 
-// What it would catch: one colour for all samples of a pixel that see different
+// Would catch: one colour for all samples of a pixel that see different
 // triangles.
 TEST(RaycastRendererTest, TerrainFinerThanPixelsLooksLikeOpenGl) {
   SuiteModel model = ModelOf(R"(

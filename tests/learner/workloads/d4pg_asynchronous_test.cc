@@ -1,5 +1,5 @@
-// D4PG on replicas that do not wait for each other. Of one of them, that is the
-// update of one replica.
+// D4PG on replicas that do not wait for each other. With one of them, that is
+// the update of one replica.
 #include <gtest/gtest.h>
 
 #include "tests/learner/workloads/d4pg_replicas.h"

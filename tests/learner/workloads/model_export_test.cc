@@ -23,8 +23,8 @@ using testing::RunOnnx;
 constexpr int64_t kRows = 3;
 using Inputs = std::map<std::string, HostTensor>;
 
-// Of the workload's model for kRows rows; `open_rows` makes the ONNX model of
-// that many, its number left open.
+// The outputs of the workload's model for kRows rows; `open_rows` makes the
+// ONNX model of that many, its number left open.
 void ExpectSameResults(Workload& workload, const std::string& output,
                        const Inputs& inputs, int64_t open_rows) {
   graph::Graph graph;

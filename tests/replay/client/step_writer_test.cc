@@ -333,8 +333,8 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
             }),
             service.endpoint() +
                 ": the replay's steps have 16 + 300 + 4 bytes (observation + "
-                "frame + action), but those of writer 'actor 3' have 16 + 300 "
-                "+ 8; hint: give both the same task");
+                "frame + action), but writer 'actor 3' has 16 + 300 + 8; hint: "
+                "give both the same task");
 }
 
 }  // namespace

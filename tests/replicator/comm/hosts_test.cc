@@ -193,7 +193,7 @@ TEST(HostsMessagesTest, ASmallCallTakesALogarithmOfMessages) {
            {Collective::Kind::kAllReduce, Collective::Kind::kAllGather,
             Collective::Kind::kBroadcast, Collective::Kind::kBarrier}) {
         Call(&network, kind, /*count=*/64);
-        // those of a host, between hosts, and back
+        // the bytes within a host, between hosts, and back
         EXPECT_LE(MostMessages(network),
                   2 * Log2(per_host) + Log2(processes / per_host))
             << processes << " processes, " << per_host << " on a host, kind "

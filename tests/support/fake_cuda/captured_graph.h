@@ -74,8 +74,8 @@ struct ExecutableGraph {
 };
 
 // Goes through the operations of a graph in order. `origin` is the clock of the
-// captured stream, `others` has those of its other streams; records and waits
-// of events move them, and `run` runs a kWork or kMeet as the next of the
+// captured stream, `others` has the clocks of its other streams; records and
+// waits of events move them, and `run` runs a kWork or kMeet as the next of the
 // stream whose clock it is given. Ends with the first result that is not a
 // success.
 CUresult WalkGraph(

@@ -1,4 +1,4 @@
-// The functions of the fake plugin: a shared library of its own.
+// The functions of the fake plugin: a separate shared library.
 #include <cstring>
 #include <memory>
 #include <utility>

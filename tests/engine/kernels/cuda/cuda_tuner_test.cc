@@ -217,7 +217,7 @@ TEST_F(CudaTunerTest, ASingleCandidateIsNotTimed) {
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
-// As a second process: a cache and a backend of its own.
+// As a second process: a separate cache and backend.
 TEST_F(CudaTunerTest, ASecondRunFindsTheCacheAndTimesNothing) {
   RunMatMul(*MakeBackend(driver_, NewCache()));
   const int64_t before = CountCalls("matmul");
@@ -355,7 +355,7 @@ TEST(CudaTunerMemoryTest, AProblemThatDoesNotFitKeepsTheFirstAndSaysSo) {
   EXPECT_THAT(driver->live(), IsEmpty());
 }
 
-// As replicas do: each on its own thread with a backend of its own, or all with
+// As replicas do: each on its own thread with a separate backend, or all with
 // one. Catches a problem that is tuned twice; races show under ThreadSanitizer.
 class CudaTunerReplicasTest : public ::testing::TestWithParam<bool> {};
 
