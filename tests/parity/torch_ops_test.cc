@@ -1,5 +1,6 @@
 // Every op's value and gradients against PyTorch's, in float64 on the reference
-// backend and in f32 on every built one. scripts/goldens/make_torch.py has the cases.
+// backend and in f32 on every built one. scripts/goldens/make_torch.py has the
+// cases.
 #include <gtest/gtest.h>
 
 #include <filesystem>

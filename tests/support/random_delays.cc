@@ -1,6 +1,6 @@
-// Preloaded into the programs of the tests (scripts/checks/shake_tests): delays locks
-// and system calls at random, so that threads and processes meet in orders that
-// an idle machine never shows.
+// Preloaded into the programs of the tests (scripts/checks/shake_tests): delays
+// locks and system calls at random, so that threads and processes meet in
+// orders that an idle machine never shows.
 //
 // One call in a hundred takes up to 3 ms longer, one in 3000 begins a burst in
 // which each call of the thread takes up to 20 ms longer, and every third
