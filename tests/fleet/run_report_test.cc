@@ -81,9 +81,10 @@ TEST_F(RunReportTest, ShowsTheHostOfARoleWhereThereAreSeveral) {
 }
 
 TEST_F(RunReportTest, SaysThatAFleetIsSilent) {
-  EXPECT_THAT(report_.Table(/*now=*/1042.0),
-              HasSubstr("running, 42s ago: the fleet has died, or its disk "
-                        "stands still"));
+  EXPECT_THAT(
+      report_.Table(/*now=*/1042.0),
+      HasSubstr(
+          "running, 42s ago: the fleet has died, or its disk has stalled"));
   report_.status = "complete";
   EXPECT_THAT(report_.Table(/*now=*/1042.0),
               AllOf(HasSubstr("complete, 42s ago"), Not(HasSubstr("died")),

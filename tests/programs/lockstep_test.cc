@@ -206,7 +206,7 @@ TEST_F(LockstepTest, RefusesAFolderOfSomethingElse) {
     EXPECT_EQ(result.status.code, 1);
     return result.output;
   };
-  EXPECT_THAT(refusal(), HasSubstr("it is not empty, and holds no run"));
+  EXPECT_THAT(refusal(), HasSubstr("it is not empty and holds no run"));
   AtomicWriteFile(run / "learner.jsonl", "");
   {
     const FileLock lock(run / "lock", "a test");

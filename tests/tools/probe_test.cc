@@ -236,9 +236,9 @@ TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
   const std::string message = MessageOf<runtime::NumericError>(
       [&] { RunWith(workload, input, {.check_finite = true}); });
   EXPECT_NE(message.find("MatMul 'MatMul"), std::string::npos) << message;
-  EXPECT_NE(message.find("it is the first op of this run that made such a "
-                         "value"),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("it is the first op of this run that produced such a value"),
+      std::string::npos)
       << message;
 }
 

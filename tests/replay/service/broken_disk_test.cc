@@ -165,8 +165,10 @@ TEST_F(BrokenDiskTest, ADiskTierOnAFullDiskLeavesWhatMemoryHolds) {
   EXPECT_GT(status["disk"]["errors"].get<int64_t>(), 0);
   EXPECT_GT(status["counts"]["evicted_items"].get<int64_t>(), 0);
   EXPECT_LE(status["memory"]["bytes"].get<int64_t>(), 1048576);
-  EXPECT_THAT(service_.log(), HasSubstr("the disk tier fails, the oldest steps "
-                                        "in memory are evicted: "));
+  EXPECT_THAT(
+      service_.log(),
+      HasSubstr(
+          "the disk tier failed, so the oldest steps in memory are evicted: "));
   service_.Kill();
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path() / "tier"));
 }
