@@ -11,13 +11,15 @@
 
 // The messages between actors and the inference server of their host
 // (actors/inference_server.h). InferenceMessageTable() is the text of the
-// protocol's schema hash.
+// protocol's schema hash; each message declares its fields (base/rpc/fields.h).
 namespace replicant::actors {
 
 inline constexpr uint16_t kDescribeKind = 1;
 inline constexpr uint16_t kActKind = 2;
 // Rows of one request.
 inline constexpr uint32_t kMaxInferenceRows = 4096;
+inline constexpr uint32_t kMaxStateElements = kMaxInferenceRows * 4096;
+inline constexpr uint32_t kMaxActionElements = kMaxInferenceRows * 256;
 
 std::string_view InferenceMessageTable();
 const rpc::Protocol& InferenceProtocol();
@@ -33,6 +35,15 @@ struct InferenceInfo {
   uint64_t version = 0;
   int64_t agent_steps = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("observation_bytes", &observation_bytes);
+    v.Number("state_size", &state_size);
+    v.Number("action_size", &action_size);
+    v.Bool("has_parameters", &has_parameters);
+    v.Number("version", &version);
+    v.Number("agent_steps", &agent_steps);
+  }
   rpc::Message Encode() const;
   static InferenceInfo Decode(std::span<const rpc::Frame> payload);
   bool operator==(const InferenceInfo&) const = default;
@@ -45,6 +56,13 @@ struct ActRequest {
   std::vector<float> states;                // [E, S]; empty without
   std::span<const std::byte> observations;  // [E, ...], without gaps
 
+  // Those of part 0.
+  template <class V>
+  void Fields(V& v) {
+    v.Array("noise_scale", &noise_scales, kMaxInferenceRows);
+    v.Check(!noise_scales.empty(), "no rows");
+    v.Array("state", &states, kMaxStateElements);
+  }
   // Copies the observations.
   rpc::Message Encode() const;
   // Borrows the observations from `payload`.
@@ -57,6 +75,12 @@ struct ActReply {
   int64_t agent_steps = 0;
   std::vector<float> actions;  // [E, A]
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("version", &version);
+    v.Number("agent_steps", &agent_steps);
+    v.Array("action", &actions, kMaxActionElements);
+  }
   rpc::Message Encode() const;
   static ActReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ActReply&) const = default;

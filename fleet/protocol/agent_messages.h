@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,11 +24,17 @@ inline constexpr uint32_t kMaxAgentFiles = 10'000;
 inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
 inline constexpr uint32_t kMaxAgentProcesses = 10'000;
 inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
+inline constexpr uint32_t kMaxPathBytes = 1024;
+inline constexpr uint32_t kMaxArguments = 100;
 
 // Asks the fleet to end its run. The answer is empty.
 struct StopRequest {
-  std::string who;  // for the log
+  std::string who;  // for the log; one line
 
+  template <class V>
+  void Fields(V& v) {
+    v.Line("who", &who, kMaxHostBytes);
+  }
   rpc::Message Encode() const;
   static StopRequest Decode(std::span<const rpc::Frame> payload);
   bool operator==(const StopRequest&) const = default;
@@ -36,11 +43,22 @@ struct StopRequest {
 // An agent offers its host.
 struct JoinRequest {
   uint64_t agent = 0;          // random id of this run of the agent
-  std::string host;            // its name, for messages
+  std::string host;            // its name, for messages; one line
   std::string role = "actor";  // role of its processes
   uint32_t processors = 1;
   uint32_t slots = 0;  // maximum number of processes; 0: the supervisor decides
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("agent", &agent);
+    v.Line("host", &host, kMaxHostBytes);
+    v.Check(!host.empty(), "field 'host' is empty");
+    v.String("role", &role, kMaxRoleBytes);
+    v.Check(IsRoleName(role),
+            "field 'role' is not of the form [a-z0-9_-]{{1,32}}");
+    v.Number("processors", &processors);
+    v.Number("slots", &slots);
+  }
   // Throws InvalidArgument for a name that is empty or too long.
   rpc::Message Encode() const;
   // Throws MalformedMessage, as the functions of the same name below.
@@ -48,11 +66,20 @@ struct JoinRequest {
   bool operator==(const JoinRequest&) const = default;
 };
 
+// Whether a path stays in the folder that it is relative to.
+bool StaysInside(const std::string& path);
+
 // A file that the processes need, by its path in the agent's folder.
 struct AgentFile {
   std::string path;  // relative, without ".."
   std::string bytes;
 
+  template <class V>
+  void Fields(V& v) {
+    v.String("path", &path, kMaxPathBytes);
+    v.Check(StaysInside(path), "field 'path' leads out of the agent's folder");
+    v.String("bytes", &bytes, kMaxAgentFileBytes);
+  }
   bool operator==(const AgentFile&) const = default;
 };
 
@@ -62,6 +89,14 @@ struct JoinReply {
   double timeout_s = 60.0;
   std::vector<AgentFile> files;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Line("refusal", &refusal, kMaxReasonBytes);
+    v.Number("timeout_s", &timeout_s);
+    v.Check(std::isfinite(timeout_s) && timeout_s > 0.0,
+            "field 'timeout_s': {} is not finite and > 0", timeout_s);
+    v.List("num_files", &files, kMaxAgentFiles);
+  }
   rpc::Message Encode() const;
   // Also throws for a path that leads out of the folder.
   static JoinReply Decode(std::span<const rpc::Frame> payload);
@@ -76,6 +111,14 @@ struct AgentProcess {
   int32_t code = 0;  // exit code; -1: a signal ended it
   int32_t signal = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    id.Fields(v);
+    v.Number("incarnation", &incarnation);
+    v.Bool("has_ended", &has_ended);
+    v.Number("code", &code);
+    v.Number("signal", &signal);
+  }
   bool operator==(const AgentProcess&) const = default;
 };
 
@@ -86,6 +129,13 @@ struct LogChunk {
   uint64_t offset = 0;
   std::string bytes;
 
+  template <class V>
+  void Fields(V& v) {
+    id.Fields(v);
+    v.Number("incarnation", &incarnation);
+    v.Number("offset", &offset);
+    v.String("bytes", &bytes, kMaxLogChunkBytes);
+  }
   bool operator==(const LogChunk&) const = default;
 };
 
@@ -99,6 +149,14 @@ struct AgentReport {
   std::vector<AgentProcess> processes;
   std::vector<LogChunk> logs;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("agent", &agent);
+    v.Bool("is_leaving", &is_leaving);
+    v.Number("last_order", &last_order);
+    v.List("num_processes", &processes, kMaxAgentProcesses);
+    v.List("num_logs", &logs, kMaxAgentProcesses);
+  }
   rpc::Message Encode() const;
   static AgentReport Decode(std::span<const rpc::Frame> payload);
   bool operator==(const AgentReport&) const = default;
@@ -114,6 +172,18 @@ struct AgentOrder {
   int32_t signal = 0;                  // of kSignal
   std::vector<std::string> arguments;  // of kStart: added to the command
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("number", &number);
+    v.Enum("kind", &kind, {"start", "signal"});
+    id.Fields(v);
+    v.Number("incarnation", &incarnation);
+    v.Number("signal", &signal);
+    v.List("num_arguments", &arguments, kMaxArguments,
+           [&v](std::string& argument) {
+             v.String("argument", &argument, kMaxPathBytes);
+           });
+  }
   bool operator==(const AgentOrder&) const = default;
 };
 
@@ -129,6 +199,12 @@ struct ReportReply {
   // Orders after the report's `last_order`.
   std::vector<AgentOrder> orders;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("verdict", &verdict, {"go on", "join again", "leave"});
+    v.Line("reason", &reason, kMaxReasonBytes);
+    v.List("num_orders", &orders, kMaxAgentProcesses);
+  }
   rpc::Message Encode() const;
   static ReportReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ReportReply&) const = default;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/rpc/wire.h"
+#include "base/rpc/fields.h"
 
 namespace replicant::fleet {
 namespace {
@@ -37,35 +37,8 @@ constexpr std::string_view kMessageTable = R"(supervision 3
   reply: no part
 )";
 
-bool IsControl(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte < 0x20 || byte == 0x7f;
-}
-
 bool IsLowerOrDigit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
-std::string ReadReason(rpc::WireReader& reader, std::string_view message) {
-  std::string reason = reader.ReadString("reason", kMaxReasonBytes);
-  if (std::any_of(reason.begin(), reason.end(), IsControl)) {
-    throw rpc::MalformedMessage(
-        fmt::format("{}: field 'reason' has control characters", message));
-  }
-  return reason;
-}
-
-// A byte that stands for one of the values 0 ... `largest`.
-template <typename E>
-E ReadEnum(rpc::WireReader& reader, std::string_view message,
-           std::string_view field, E largest) {
-  const auto value = reader.Read<uint8_t>(field);
-  if (value > static_cast<uint8_t>(largest)) {
-    throw rpc::MalformedMessage(
-        fmt::format("{}: field '{}': {} is not in [0, {}]", message, field,
-                    value, static_cast<int>(largest)));
-  }
-  return static_cast<E>(value);
 }
 
 // The problem of the fields that Encode() and Decode() both check; empty if
@@ -102,17 +75,7 @@ const rpc::Protocol& SupervisionProtocol() {
 }
 
 std::string ToString(RoleState state) {
-  switch (state) {
-    case RoleState::kStarting:
-      return "starting";
-    case RoleState::kRunning:
-      return "running";
-    case RoleState::kDraining:
-      return "draining";
-    case RoleState::kWaiting:
-      return "waiting";
-  }
-  return "unknown";
+  return std::string(kRoleStates[static_cast<size_t>(state)]);
 }
 
 std::string RoleId::ToString() const {
@@ -138,74 +101,22 @@ rpc::Message Heartbeat::Encode() const {
   if (const std::string problem = ProblemOf(*this); !problem.empty()) {
     throw InvalidArgument("Heartbeat: " + problem);
   }
-  rpc::WireWriter writer;
-  writer.WriteString(id.role);
-  writer.Write(id.index);
-  writer.Write(incarnation);
-  writer.Write(pid);
-  writer.Write(static_cast<uint8_t>(state));
-  writer.WriteString(rpc::OneLine(reason, kMaxReasonBytes));
-  writer.Write(waiting_s);
-  writer.Write(static_cast<uint32_t>(numbers.size()));
-  for (const auto& [name, number] : numbers) {
-    writer.WriteString(name);
-    writer.Write(static_cast<uint8_t>(number.kind));
-    writer.Write(number.value);
-  }
-  return rpc::MakeMessage(writer.Finish());
+  return rpc::EncodeMessage(*this);
 }
 
 Heartbeat Heartbeat::Decode(std::span<const rpc::Frame> payload) {
   constexpr std::string_view kName = "supervision.beat";
-  rpc::WireReader reader(kName, payload);
-  Heartbeat beat;
-  beat.id.role = reader.ReadString("role", kMaxRoleBytes);
-  beat.id.index = reader.Read<uint32_t>("index");
-  beat.incarnation = reader.Read<uint32_t>("incarnation");
-  beat.pid = reader.Read<uint32_t>("pid");
-  beat.state = ReadEnum(reader, kName, "state", RoleState::kWaiting);
-  beat.reason = ReadReason(reader, kName);
-  beat.waiting_s = reader.Read<double>("waiting_s");
-  const auto num_numbers = reader.Read<uint32_t>("num_numbers");
-  if (num_numbers > kMaxBeatNumbers) {
-    throw rpc::MalformedMessage(
-        fmt::format("{}: field 'num_numbers': {} is over the limit of {}",
-                    kName, num_numbers, kMaxBeatNumbers));
-  }
-  for (uint32_t i = 0; i < num_numbers; ++i) {
-    std::string name = reader.ReadString("name", kMaxNumberNameBytes);
-    BeatNumber number;
-    number.kind = ReadEnum(reader, kName, "kind", BeatNumber::Kind::kGauge);
-    number.value = reader.Read<double>("value");
-    // ascending, as they are written: so none comes twice
-    if (!beat.numbers.empty() && name <= beat.numbers.rbegin()->first) {
-      throw rpc::MalformedMessage(
-          fmt::format("{}: field 'name' is not in ascending order", kName));
-    }
-    beat.numbers.emplace_hint(beat.numbers.end(), std::move(name), number);
-  }
-  reader.Finish();
+  auto beat = rpc::DecodeMessage<Heartbeat>(kName, payload);
   if (const std::string problem = ProblemOf(beat); !problem.empty()) {
     throw rpc::MalformedMessage(fmt::format("{}: {}", kName, problem));
   }
   return beat;
 }
 
-rpc::Message BeatReply::Encode() const {
-  rpc::WireWriter writer;
-  writer.Write(static_cast<uint8_t>(order));
-  writer.WriteString(rpc::OneLine(reason, kMaxReasonBytes));
-  return rpc::MakeMessage(writer.Finish());
-}
+rpc::Message BeatReply::Encode() const { return rpc::EncodeMessage(*this); }
 
 BeatReply BeatReply::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kName = "supervision.beat reply";
-  rpc::WireReader reader(kName, payload);
-  BeatReply reply;
-  reply.order = ReadEnum(reader, kName, "order", Order::kStop);
-  reply.reason = ReadReason(reader, kName);
-  reader.Finish();
-  return reply;
+  return rpc::DecodeMessage<BeatReply>("supervision.beat reply", payload);
 }
 
 }  // namespace replicant::fleet

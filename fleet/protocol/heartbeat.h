@@ -11,7 +11,8 @@
 #include "base/rpc/frame.h"
 
 // The message that every process of a fleet sends to its supervisor once a
-// second, inside the envelope of base/rpc; docs/rpc.md has the same table. A
+// second, inside the envelope of base/rpc; docs/rpc.md has the same table. Each
+// message declares its fields (base/rpc/fields.h). A
 // role uses HeartbeatSender, the supervisor HeartbeatMonitor.
 //
 // Thread-safety: values and pure functions.
@@ -33,8 +34,14 @@ enum class RoleState : uint8_t {
   kDraining = 2,  // ends as soon as its work is safe
   kWaiting = 3,   // ready, but waiting for the reason given
 };
-// "starting", "running", "draining", "waiting".
+inline constexpr std::string_view kRoleStates[] = {"starting", "running",
+                                                   "draining", "waiting"};
+// One of these names.
 std::string ToString(RoleState state);
+
+// Whether `name` may be a role, or the name of a number.
+bool IsRoleName(std::string_view name);
+bool IsNumberName(std::string_view name);
 
 // A role ("actor") and an index name one member of a fleet. Each process that
 // takes this place is an incarnation, counted from 1.
@@ -42,6 +49,13 @@ struct RoleId {
   std::string role = "main";  // [a-z0-9_-]{1,32}
   uint32_t index = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.String("role", &role, kMaxRoleBytes);
+    v.Check(IsRoleName(role),
+            "field 'role' is not of the form [a-z0-9_-]{{1,32}}");
+    v.Number("index", &index);
+  }
   // "actor-3".
   std::string ToString() const;
   bool operator==(const RoleId&) const = default;
@@ -60,6 +74,11 @@ struct BeatNumber {
   Kind kind = Kind::kGauge;
   double value = 0.0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("kind", &kind, {"counter", "gauge"});
+    v.Number("value", &value);
+  }
   bool operator==(const BeatNumber&) const = default;
 };
 
@@ -76,6 +95,16 @@ struct Heartbeat {
   // By name, [A-Za-z0-9_./-]{1,64}; at most kMaxBeatNumbers.
   std::map<std::string, BeatNumber> numbers;
 
+  template <class V>
+  void Fields(V& v) {
+    id.Fields(v);
+    v.Number("incarnation", &incarnation);
+    v.Number("pid", &pid);
+    v.Enum("state", &state, kRoleStates);
+    v.Line("reason", &reason, kMaxReasonBytes);
+    v.Number("waiting_s", &waiting_s);
+    v.Map("num_numbers", &numbers, kMaxBeatNumbers, kMaxNumberNameBytes);
+  }
   // Cuts a reason that is too long and replaces its control characters with
   // blanks. Throws InvalidArgument for any other field that breaks its form.
   rpc::Message Encode() const;
@@ -94,14 +123,15 @@ struct BeatReply {
   Order order = Order::kGoOn;
   std::string reason;  // one line, as in Heartbeat
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("order", &order, {"go on", "stop"});
+    v.Line("reason", &reason, kMaxReasonBytes);
+  }
   rpc::Message Encode() const;
   // Throws MalformedMessage.
   static BeatReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const BeatReply&) const = default;
 };
-
-// Whether `name` may be a role, or the name of a number.
-bool IsRoleName(std::string_view name);
-bool IsNumberName(std::string_view name);
 
 }  // namespace replicant::fleet

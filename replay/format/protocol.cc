@@ -3,19 +3,16 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
-#include "base/rpc/wire.h"
+#include "base/rpc/fields.h"
 
 namespace replicant::replay {
 namespace {
 
 using rpc::Frame;
-using rpc::MakeMessage;
-using rpc::MalformedMessage;
 using rpc::Message;
-using rpc::WireReader;
-using rpc::WireWriter;
 
 constexpr std::string_view kMessageTable = R"(replay 2
 1 describe
@@ -64,25 +61,6 @@ constexpr std::string_view kMessageTable = R"(replay 2
   reply: no part
 )";
 
-uint64_t ReadWriter(WireReader& reader, std::string_view message) {
-  const auto writer = reader.Read<uint64_t>("writer");
-  if (writer == 0) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'writer' must not be 0", message));
-  }
-  return writer;
-}
-
-uint32_t ReadWaitMs(WireReader& reader, std::string_view message) {
-  const auto wait_ms = reader.Read<uint32_t>("wait_ms");
-  if (wait_ms > kMaxWaitMs) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'wait_ms': {} is over the limit of {}", message,
-                    wait_ms, kMaxWaitMs));
-  }
-  return wait_ms;
-}
-
 }  // namespace
 
 std::string_view ReplayMessageTable() { return kMessageTable; }
@@ -93,55 +71,10 @@ const rpc::Protocol& ReplayProtocol() {
   return protocol;
 }
 
-// --- describe ---
-
-Message ServiceInfo::Encode() const {
-  WireWriter writer;
-  writer.Write(shape.observation_bytes);
-  writer.Write(shape.action_bytes);
-  writer.Write(shape.frame_bytes);
-  writer.Write(credits);
-  writer.Write(static_cast<uint32_t>(tables.size()));
-  for (const TableInfo& table : tables) {
-    writer.WriteString(table.name);
-    writer.Write(table.n_step);
-    writer.Write(table.stack);
-    writer.Write(table.discount);
-    writer.Write(table.window);
-    writer.Write(table.period);
-  }
-  return MakeMessage(writer.Finish());
-}
-
+Message ServiceInfo::Encode() const { return rpc::EncodeMessage(*this); }
 ServiceInfo ServiceInfo::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.describe reply";
-  WireReader reader(kName, payload);
-  ServiceInfo info;
-  info.shape.observation_bytes = reader.Read<int64_t>("observation_bytes");
-  info.shape.action_bytes = reader.Read<int64_t>("action_bytes");
-  info.shape.frame_bytes = reader.Read<int64_t>("frame_bytes");
-  info.credits = reader.Read<uint32_t>("credits");
-  const auto num_tables = reader.Read<uint32_t>("num_tables");
-  if (num_tables > kMaxTables) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'num_tables': {} is over the limit of {}", kName,
-                    num_tables, kMaxTables));
-  }
-  for (uint32_t i = 0; i < num_tables; ++i) {
-    TableInfo table;
-    table.name = reader.ReadString("name", kMaxNameBytes);
-    table.n_step = reader.Read<uint32_t>("n_step");
-    table.stack = reader.Read<uint32_t>("stack");
-    table.discount = reader.Read<double>("discount");
-    table.window = reader.Read<uint32_t>("window");
-    table.period = reader.Read<uint32_t>("period");
-    info.tables.push_back(std::move(table));
-  }
-  reader.Finish();
-  return info;
+  return rpc::DecodeMessage<ServiceInfo>("replay.describe reply", payload);
 }
-
-// --- insert ---
 
 Message InsertRequest::Encode() const {
   if (blocks.size() > kMaxGroupsPerInsert) {
@@ -156,55 +89,22 @@ Message InsertRequest::Encode() const {
     sizes.push_back(static_cast<uint32_t>(block.size()));
     total += block.size();
   }
-  WireWriter header;
-  header.Write(writer);
-  header.Write(base_sequence);
-  header.Write(base_steps);
-  header.Write(first_sequence);
-  header.Write(wait_ms);
-  header.WriteArray<uint32_t>(sizes);
-  Frame body(total);
-  std::byte* to = body.mutable_bytes().data();
+  Message message = rpc::MakeMessage(rpc::EncodePart(*this, &sizes));
+  std::byte* to = message.emplace_back(total).mutable_bytes().data();
   for (const auto& block : blocks) {
     if (block.empty()) continue;
     std::memcpy(to, block.data(), block.size());
     to += block.size();
   }
-  Message message;
-  message.push_back(header.Finish());
-  message.push_back(std::move(body));
   return message;
 }
-
 InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.insert";
   rpc::CheckNumParts(kName, payload, 2);
-  WireReader reader(kName, payload[0].bytes());
-  InsertRequest request;
-  request.writer = ReadWriter(reader, kName);
-  request.base_sequence = reader.Read<uint64_t>("base_sequence");
-  request.base_steps = reader.Read<uint64_t>("base_steps");
-  request.first_sequence = reader.Read<uint64_t>("first_sequence");
-  request.wait_ms = ReadWaitMs(reader, kName);
-  const auto sizes =
-      reader.ReadArray<uint32_t>("block_bytes", kMaxGroupsPerInsert);
-  reader.Finish();
-  if (request.base_steps > kMaxSteps) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'base_steps': {} is over the limit of {}", kName,
-                    request.base_steps, kMaxSteps));
-  }
-  // the last sequence must not wrap around
-  constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
-  if (request.base_sequence == 0 ||
-      request.first_sequence < request.base_sequence ||
-      request.first_sequence > kMaxSequence) {
-    throw MalformedMessage(fmt::format(
-        "{}: want 1 <= base_sequence <= first_sequence <= {}, got "
-        "{} and {}",
-        kName, kMaxSequence, request.base_sequence, request.first_sequence));
-  }
-  WireReader body("replay.insert blocks", payload[1].bytes());
+  std::vector<uint32_t> sizes;
+  auto request =
+      rpc::DecodePart<InsertRequest>(kName, payload[0].bytes(), &sizes);
+  rpc::WireReader body("replay.insert blocks", payload[1].bytes());
   for (const uint32_t size : sizes) {
     request.blocks.push_back(body.ReadRaw("block", size));
   }
@@ -213,213 +113,60 @@ InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
 }
 
 std::string_view ToString(InsertState state) {
-  switch (state) {
-    case InsertState::kTaken:
-      return "taken";
-    case InsertState::kWaiting:
-      return "waiting";
-    case InsertState::kNoRoom:
-      return "no room";
-    case InsertState::kNoCredits:
-      return "no credits";
-    case InsertState::kOutOfOrder:
-      return "out of order";
-    case InsertState::kClosed:
-      return "closed";
-  }
-  return "?";
+  return kInsertStates[static_cast<size_t>(state)];
 }
 
-Message InsertAck::Encode() const {
-  WireWriter writer;
-  writer.Write(static_cast<uint8_t>(state));
-  writer.Write(last_sequence);
-  writer.Write(credits);
-  writer.WriteArray<uint64_t>(dropped);
-  return MakeMessage(writer.Finish());
-}
-
+Message InsertAck::Encode() const { return rpc::EncodeMessage(*this); }
 InsertAck InsertAck::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.insert reply";
-  WireReader reader(kName, payload);
-  const auto state = reader.Read<uint8_t>("state");
-  if (state > static_cast<uint8_t>(InsertState::kClosed)) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'state': no state {}", kName, state));
-  }
-  InsertAck ack;
-  ack.state = static_cast<InsertState>(state);
-  ack.last_sequence = reader.Read<uint64_t>("last_sequence");
-  ack.credits = reader.Read<uint32_t>("credits");
-  ack.dropped = reader.ReadArray<uint64_t>("dropped", kMaxGroupsPerInsert);
-  reader.Finish();
-  return ack;
+  return rpc::DecodeMessage<InsertAck>("replay.insert reply", payload);
 }
 
-Message CloseWriterRequest::Encode() const {
-  WireWriter out;
-  out.Write(writer);
-  return MakeMessage(out.Finish());
-}
-
+Message CloseWriterRequest::Encode() const { return rpc::EncodeMessage(*this); }
 CloseWriterRequest CloseWriterRequest::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.close_writer";
-  WireReader reader(kName, payload);
-  const CloseWriterRequest request{ReadWriter(reader, kName)};
-  reader.Finish();
-  return request;
+  return rpc::DecodeMessage<CloseWriterRequest>("replay.close_writer", payload);
 }
 
-// --- sample, update, status ---
-
-Message SampleRequest::Encode() const {
-  WireWriter writer;
-  writer.WriteString(table);
-  writer.Write(count);
-  writer.Write(wait_ms);
-  writer.Write(window);
-  writer.WriteBool(place.has_value());
-  if (place) {
-    writer.Write(place->memory.token[0]);
-    writer.Write(place->memory.token[1]);
-    writer.Write(place->memory.size_bytes);
-    writer.Write(place->memory.pid);
-    writer.Write(place->memory.fd);
-    writer.Write(place->observations);
-    writer.Write(place->next_observations);
-    writer.Write(place->actions);
-    writer.Write(place->frames);
-    writer.Write(place->next_frames);
-    writer.Write(place->segments);
-    writer.Write(place->segments_bytes);
-    writer.Write(place->first_row);
-  }
-  return MakeMessage(writer.Finish());
-}
-
-namespace {
-
-BatchPlace ReadPlace(WireReader& reader) {
-  BatchPlace place;
-  place.memory.token[0] = reader.Read<uint64_t>("token 0");
-  place.memory.token[1] = reader.Read<uint64_t>("token 1");
-  place.memory.size_bytes = reader.Read<uint64_t>("memory_bytes");
-  place.memory.pid = reader.Read<uint32_t>("pid");
-  place.memory.fd = reader.Read<uint32_t>("fd");
-  place.observations = reader.Read<uint64_t>("observations");
-  place.next_observations = reader.Read<uint64_t>("next_observations");
-  place.actions = reader.Read<uint64_t>("actions");
-  place.frames = reader.Read<uint64_t>("frames");
-  place.next_frames = reader.Read<uint64_t>("next_frames");
-  place.segments = reader.Read<uint64_t>("segments");
-  place.segments_bytes = reader.Read<uint64_t>("segments_bytes");
-  place.first_row = reader.Read<uint32_t>("first_row");
-  return place;
-}
-
-}  // namespace
-
+Message SampleRequest::Encode() const { return rpc::EncodeMessage(*this); }
 SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.sample";
-  WireReader reader(kName, payload);
-  SampleRequest request;
-  request.table = reader.ReadString("table", kMaxNameBytes);
-  request.count = reader.Read<uint32_t>("count");
-  if (request.count == 0 || request.count > kMaxItemsPerBatch) {
-    throw MalformedMessage(
-        fmt::format("{}: field 'count': {} is outside [1, {}]", kName,
-                    request.count, kMaxItemsPerBatch));
-  }
-  request.wait_ms = ReadWaitMs(reader, kName);
-  request.window = reader.Read<uint32_t>("window");
-  if (reader.ReadBool("has_place")) request.place = ReadPlace(reader);
-  reader.Finish();
-  return request;
+  return rpc::DecodeMessage<SampleRequest>("replay.sample", payload);
 }
 
 Message UpdateRequest::Encode() const {
-  std::vector<uint32_t> slots, generations;
-  std::vector<float> priorities;
+  Columns columns;
   for (const PriorityUpdate& update : updates) {
-    slots.push_back(update.key.slot);
-    generations.push_back(update.key.generation);
-    priorities.push_back(update.priority);
+    columns.slots.push_back(update.key.slot);
+    columns.generations.push_back(update.key.generation);
+    columns.priorities.push_back(update.priority);
   }
-  WireWriter writer(64 + table.size() + 12 * updates.size());
-  writer.WriteString(table);
-  writer.WriteArray<uint32_t>(slots);
-  writer.WriteArray<uint32_t>(generations);
-  writer.WriteArray<float>(priorities);
-  return MakeMessage(writer.Finish());
+  return rpc::MakeMessage(rpc::EncodePart(*this, &columns));
 }
-
 UpdateRequest UpdateRequest::Decode(std::span<const Frame> payload) {
   constexpr std::string_view kName = "replay.update";
-  WireReader reader(kName, payload);
-  UpdateRequest request;
-  request.table = reader.ReadString("table", kMaxNameBytes);
-  const auto slots = reader.ReadArray<uint32_t>("slot", kMaxUpdatesPerMessage);
-  const auto generations =
-      reader.ReadArray<uint32_t>("generation", kMaxUpdatesPerMessage);
-  const auto priorities =
-      reader.ReadArray<float>("priority", kMaxUpdatesPerMessage);
-  reader.Finish();
-  if (generations.size() != slots.size() || priorities.size() != slots.size()) {
-    throw MalformedMessage(
-        fmt::format("{}: {} slots, {} generations and {} priorities", kName,
-                    slots.size(), generations.size(), priorities.size()));
-  }
-  request.updates.reserve(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    request.updates.push_back({{slots[i], generations[i]}, priorities[i]});
+  rpc::CheckNumParts(kName, payload, 1);
+  Columns columns;
+  auto request =
+      rpc::DecodePart<UpdateRequest>(kName, payload[0].bytes(), &columns);
+  request.updates.reserve(columns.slots.size());
+  for (size_t i = 0; i < columns.slots.size(); ++i) {
+    request.updates.push_back(
+        {{columns.slots[i], columns.generations[i]}, columns.priorities[i]});
   }
   return request;
 }
 
-Message UpdateReply::Encode() const {
-  WireWriter writer;
-  writer.Write(num_updated);
-  return MakeMessage(writer.Finish());
-}
-
+Message UpdateReply::Encode() const { return rpc::EncodeMessage(*this); }
 UpdateReply UpdateReply::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.update reply";
-  WireReader reader(kName, payload);
-  const UpdateReply reply{reader.Read<uint32_t>("num_updated")};
-  reader.Finish();
-  return reply;
+  return rpc::DecodeMessage<UpdateReply>("replay.update reply", payload);
 }
 
-Message CheckpointRequest::Encode() const {
-  WireWriter writer;
-  writer.Write(id);
-  return MakeMessage(writer.Finish());
-}
-
+Message CheckpointRequest::Encode() const { return rpc::EncodeMessage(*this); }
 CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.checkpoint";
-  WireReader reader(kName, payload);
-  const CheckpointRequest request{reader.Read<uint64_t>("id")};
-  reader.Finish();
-  if (request.id == 0 || request.id > kMaxCheckpointId) {
-    throw MalformedMessage(fmt::format("{}: field 'id': {} is outside [1, {}]",
-                                       kName, request.id, kMaxCheckpointId));
-  }
-  return request;
+  return rpc::DecodeMessage<CheckpointRequest>("replay.checkpoint", payload);
 }
 
-Message StatusReply::Encode() const {
-  WireWriter writer;
-  writer.WriteString(json);
-  return MakeMessage(writer.Finish());
-}
-
+Message StatusReply::Encode() const { return rpc::EncodeMessage(*this); }
 StatusReply StatusReply::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.status reply";
-  WireReader reader(kName, payload);
-  StatusReply reply{reader.ReadString("json", kMaxStatusBytes)};
-  reader.Finish();
-  return reply;
+  return rpc::DecodeMessage<StatusReply>("replay.status reply", payload);
 }
 
 }  // namespace replicant::replay

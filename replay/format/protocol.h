@@ -18,8 +18,9 @@
 // envelope of base/rpc. docs/replay_protocol.md describes the same for clients
 // in other languages.
 //
-// Every Encode() makes the payload of a message. Every Decode() accepts any
-// bytes, checks them against the limits below before it allocates, and throws
+// Each message declares its fields (base/rpc/fields.h). Every Encode() makes
+// the payload of a message. Every Decode() accepts any bytes, checks them
+// against the limits below before it allocates, and throws
 // rpc::MalformedMessage naming message and field.
 //
 // Thread-safety: values and pure functions.
@@ -46,11 +47,26 @@ inline constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
 inline constexpr uint64_t kMaxCheckpointId = (uint64_t{1} << 63) - 1;
 // Longest time that a request may wait for its answer.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
+// The last sequence of a message must not wrap around.
+inline constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
 
 // The text of the schema hash: every message with its fields, as in
 // docs/replay_protocol.md, word for word.
 std::string_view ReplayMessageTable();
 const rpc::Protocol& ReplayProtocol();
+
+// Fields of several messages.
+template <class V>
+void WriterField(V& v, uint64_t* writer) {
+  v.Number("writer", writer);
+  v.Check(*writer != 0, "field 'writer' must not be 0");
+}
+template <class V>
+void WaitField(V& v, uint32_t* wait_ms) {
+  v.Number("wait_ms", wait_ms);
+  v.Check(*wait_ms <= kMaxWaitMs, "field 'wait_ms': {} is over the limit of {}",
+          *wait_ms, kMaxWaitMs);
+}
 
 // kDescribe: an empty request. The answer is a ServiceInfo.
 struct TableInfo {
@@ -61,6 +77,15 @@ struct TableInfo {
   uint32_t window = 0;  // steps of a window; 0: the table has transitions
   uint32_t period = 1;  // steps from one window's beginning to the next
 
+  template <class V>
+  void Fields(V& v) {
+    v.String("name", &name, kMaxNameBytes);
+    v.Number("n_step", &n_step);
+    v.Number("stack", &stack);
+    v.Number("discount", &discount);
+    v.Number("window", &window);
+    v.Number("period", &period);
+  }
   bool operator==(const TableInfo&) const = default;
 };
 struct ServiceInfo {
@@ -68,6 +93,14 @@ struct ServiceInfo {
   uint32_t credits = 0;  // step groups a writer may have unacknowledged
   std::vector<TableInfo> tables;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("observation_bytes", &shape.observation_bytes);
+    v.Number("action_bytes", &shape.action_bytes);
+    v.Number("frame_bytes", &shape.frame_bytes);
+    v.Number("credits", &credits);
+    v.List("num_tables", &tables, kMaxTables);
+  }
   rpc::Message Encode() const;
   static ServiceInfo Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ServiceInfo&) const = default;
@@ -94,6 +127,23 @@ struct InsertRequest {
   uint32_t wait_ms = 0;
   std::vector<std::span<const std::byte>> blocks;  // replay/format/step_group.h
 
+  // Those of part 0, which has the lengths of the blocks.
+  template <class V>
+  void Fields(V& v, std::vector<uint32_t>* block_bytes) {
+    WriterField(v, &writer);
+    v.Number("base_sequence", &base_sequence);
+    v.Number("base_steps", &base_steps);
+    v.Check(base_steps <= kMaxSteps,
+            "field 'base_steps': {} is over the limit of {}", base_steps,
+            kMaxSteps);
+    v.Number("first_sequence", &first_sequence);
+    v.Check(base_sequence > 0 && first_sequence >= base_sequence &&
+                first_sequence <= kMaxSequence,
+            "want 1 <= base_sequence <= first_sequence <= {}, got {} and {}",
+            kMaxSequence, base_sequence, first_sequence);
+    WaitField(v, &wait_ms);
+    v.Array("block_bytes", block_bytes, kMaxGroupsPerInsert);
+  }
   // Copies the blocks.
   rpc::Message Encode() const;
   // Borrows the blocks from `payload` and does not check their contents.
@@ -112,6 +162,9 @@ enum class InsertState : uint8_t {
   kOutOfOrder = 4,  // after the groups before them
   kClosed = 5,      // to the next service, as this one ends
 };
+inline constexpr std::string_view kInsertStates[] = {
+    "taken", "waiting", "no room", "no credits", "out of order", "closed"};
+// One of these names.
 std::string_view ToString(InsertState state);
 
 // The answer to kInsert.
@@ -125,6 +178,13 @@ struct InsertAck {
   // episode is lost too.
   std::vector<uint64_t> dropped;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("state", &state, kInsertStates);
+    v.Number("last_sequence", &last_sequence);
+    v.Number("credits", &credits);
+    v.Array("dropped", &dropped, kMaxGroupsPerInsert);
+  }
   rpc::Message Encode() const;
   static InsertAck Decode(std::span<const rpc::Frame> payload);
   bool operator==(const InsertAck&) const = default;
@@ -135,6 +195,10 @@ struct InsertAck {
 struct CloseWriterRequest {
   uint64_t writer = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    WriterField(v, &writer);
+  }
   rpc::Message Encode() const;
   static CloseWriterRequest Decode(std::span<const rpc::Frame> payload);
 };
@@ -155,6 +219,22 @@ struct BatchPlace {
   uint64_t segments_bytes = 0;
   uint32_t first_row = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("token 0", &memory.token[0]);
+    v.Number("token 1", &memory.token[1]);
+    v.Number("memory_bytes", &memory.size_bytes);
+    v.Number("pid", &memory.pid);
+    v.Number("fd", &memory.fd);
+    v.Number("observations", &observations);
+    v.Number("next_observations", &next_observations);
+    v.Number("actions", &actions);
+    v.Number("frames", &frames);
+    v.Number("next_frames", &next_frames);
+    v.Number("segments", &segments);
+    v.Number("segments_bytes", &segments_bytes);
+    v.Number("first_row", &first_row);
+  }
   bool operator==(const BatchPlace&) const = default;
 };
 
@@ -171,6 +251,16 @@ struct SampleRequest {
   // refuses a reader with a wrong expectation.
   uint32_t window = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.String("table", &table, kMaxNameBytes);
+    v.Number("count", &count);
+    v.Check(count > 0 && count <= kMaxItemsPerBatch,
+            "field 'count': {} is outside [1, {}]", count, kMaxItemsPerBatch);
+    WaitField(v, &wait_ms);
+    v.Number("window", &window, "0 for n-step transitions");
+    v.Optional("has_place", &place);
+  }
   rpc::Message Encode() const;
   static SampleRequest Decode(std::span<const rpc::Frame> payload);
 };
@@ -178,15 +268,36 @@ struct SampleRequest {
 // kUpdate: new priorities, usually sent one way. The answer is the number of
 // keys that name live items (UpdateReply).
 struct UpdateRequest {
+  // The updates as they travel.
+  struct Columns {
+    std::vector<uint32_t> slots, generations;
+    std::vector<float> priorities;
+  };
+
   std::string table;
   std::vector<PriorityUpdate> updates;
 
+  template <class V>
+  void Fields(V& v, Columns* c) {
+    v.String("table", &table, kMaxNameBytes);
+    v.Array("slot", &c->slots, kMaxUpdatesPerMessage);
+    v.Array("generation", &c->generations, kMaxUpdatesPerMessage);
+    v.Array("priority", &c->priorities, kMaxUpdatesPerMessage);
+    v.Check(c->generations.size() == c->slots.size() &&
+                c->priorities.size() == c->slots.size(),
+            "{} slots, {} generations and {} priorities", c->slots.size(),
+            c->generations.size(), c->priorities.size());
+  }
   rpc::Message Encode() const;
   static UpdateRequest Decode(std::span<const rpc::Frame> payload);
 };
 struct UpdateReply {
   uint32_t num_updated = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("num_updated", &num_updated);
+  }
   rpc::Message Encode() const;
   static UpdateReply Decode(std::span<const rpc::Frame> payload);
 };
@@ -195,6 +306,10 @@ struct UpdateReply {
 struct StatusReply {
   std::string json;
 
+  template <class V>
+  void Fields(V& v) {
+    v.String("json", &json, kMaxStatusBytes);
+  }
   rpc::Message Encode() const;
   static StatusReply Decode(std::span<const rpc::Frame> payload);
 };
@@ -206,6 +321,12 @@ struct CheckpointRequest {
   // Names the checkpoint for a restore; in [1, kMaxCheckpointId].
   uint64_t id = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("id", &id);
+    v.Check(id > 0 && id <= kMaxCheckpointId,
+            "field 'id': {} is outside [1, {}]", id, kMaxCheckpointId);
+  }
   rpc::Message Encode() const;
   static CheckpointRequest Decode(std::span<const rpc::Frame> payload);
 };

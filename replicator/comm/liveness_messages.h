@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/rpc/curve.h"
@@ -10,14 +11,27 @@
 #include "replicator/comm/rank_table.h"
 
 // The messages from the ranks of a group to the first one (docs/rpc.md,
-// "Liveness").
+// "Liveness"). Each declares its fields (base/rpc/fields.h).
 //
 // Thread-safety: values and pure functions.
 namespace replicant::comm {
 
 inline constexpr uint16_t kLivenessBeat = 1;
+// A reason contains the text of an arbitrary exception.
+inline constexpr uint32_t kMaxReasonBytes = 1 << 16;
+inline constexpr uint32_t kMaxCallBytes = 1 << 12;
+inline constexpr uint32_t kMaxEndpoints = 256;
 
+// The text from which the schema hash is computed.
+std::string_view LivenessMessageTable();
 rpc::Protocol LivenessProtocol();
+
+// The fields of a RankState.
+template <class V>
+void StateFields(V& v, RankState* state) {
+  v.Number("calls begun", &state->num_calls);
+  v.CutString("call", &state->call, kMaxCallBytes);
+}
 
 struct LivenessBeat {
   uint32_t rank = 0;
@@ -27,6 +41,13 @@ struct LivenessBeat {
   // The rank leaves; this is its last message.
   bool is_leaving = false;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("rank", &rank);
+    StateFields(v, &state);
+    v.CutString("problem", &problem, kMaxReasonBytes);
+    v.Bool("is leaving", &is_leaving);
+  }
   rpc::Message Encode() const;
   // Throws rpc::MalformedMessage.
   static LivenessBeat Decode(std::span<const rpc::Frame> payload);
@@ -44,6 +65,12 @@ struct LivenessAnswer {
   RankState state;
   std::string verdict;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("order", &order, {"go on", "over", "end"});
+    StateFields(v, &state);
+    v.CutString("verdict", &verdict, kMaxReasonBytes);
+  }
   rpc::Message Encode() const;
   // Throws rpc::MalformedMessage.
   static LivenessAnswer Decode(std::span<const rpc::Frame> payload);
@@ -57,6 +84,15 @@ struct LivenessAddress {
   // The key of all other ranks.
   rpc::CurveKeyPair client_keys;
 
+  template <class V>
+  void Fields(V& v) {
+    v.List("endpoints", &endpoints, kMaxEndpoints, [&v](std::string& endpoint) {
+      v.String("endpoint", &endpoint, kMaxCallBytes);
+    });
+    v.String("server key", &server_public_key, kMaxCallBytes);
+    v.String("key", &client_keys.public_key, kMaxCallBytes);
+    v.String("key", &client_keys.secret_key, kMaxCallBytes);
+  }
   std::string Encode() const;
   // Throws rpc::MalformedMessage.
   static LivenessAddress Decode(const std::string& text);

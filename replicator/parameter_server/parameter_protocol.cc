@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/rpc/wire.h"
+#include "base/rpc/fields.h"
 
 namespace replicant::replicator {
 namespace {
@@ -49,51 +49,22 @@ std::span<const std::byte> FirstPart(std::span<const rpc::Frame> payload,
 
 }  // namespace
 
+std::string_view ParameterServerMessageTable() { return kTable; }
+
 rpc::Protocol ParameterServerProtocol() {
   return rpc::Protocol::FromTable("parameter_server", 1, kTable);
 }
 
-rpc::Frame ServerRequest::Encode() const {
-  rpc::WireWriter writer;
-  writer.Write(worker);
-  writer.Write(run);
-  writer.Write(sequence);
-  writer.Write(step);
-  return writer.Finish();
-}
-
+rpc::Frame ServerRequest::Encode() const { return rpc::EncodePart(*this); }
 ServerRequest ServerRequest::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kWhat = "parameter_server.request";
-  rpc::WireReader reader(kWhat, FirstPart(payload, kWhat));
-  ServerRequest request;
-  request.worker = reader.Read<uint32_t>("worker");
-  request.run = reader.Read<uint64_t>("run");
-  request.sequence = reader.Read<uint64_t>("sequence");
-  request.step = reader.Read<uint32_t>("step");
-  reader.Finish();
-  return request;
+  constexpr std::string_view kName = "parameter_server.request";
+  return rpc::DecodePart<ServerRequest>(kName, FirstPart(payload, kName));
 }
 
-rpc::Frame ServerReply::Encode() const {
-  rpc::WireWriter writer;
-  writer.Write(static_cast<uint8_t>(status));
-  writer.Write(version);
-  return writer.Finish();
-}
-
+rpc::Frame ServerReply::Encode() const { return rpc::EncodePart(*this); }
 ServerReply ServerReply::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kWhat = "parameter_server.reply";
-  rpc::WireReader reader(kWhat, FirstPart(payload, kWhat));
-  ServerReply reply;
-  const auto status = reader.Read<uint8_t>("status");
-  if (status > static_cast<uint8_t>(Status::kEnded)) {
-    throw rpc::MalformedMessage(
-        fmt::format("{}: status {} is not known", kWhat, status));
-  }
-  reply.status = static_cast<Status>(status);
-  reply.version = reader.Read<int64_t>("version");
-  reader.Finish();
-  return reply;
+  constexpr std::string_view kName = "parameter_server.reply";
+  return rpc::DecodePart<ServerReply>(kName, FirstPart(payload, kName));
 }
 
 void AddTensors(const std::vector<TensorView>& tensors, rpc::Message* message) {

@@ -9,7 +9,8 @@
 #include "base/tensor/tensor_view.h"
 
 // The messages between workers and parameter servers (docs/rpc.md, "Parameter
-// servers").
+// servers"). Each begins with a part that declares its fields
+// (base/rpc/fields.h).
 namespace replicant::replicator {
 
 enum class ServerMessage : uint16_t {
@@ -20,6 +21,8 @@ enum class ServerMessage : uint16_t {
   kEnd = 5,
 };
 
+// The text from which the schema hash is computed.
+std::string_view ParameterServerMessageTable();
 rpc::Protocol ParameterServerProtocol();
 
 struct ServerRequest {
@@ -36,6 +39,13 @@ struct ServerRequest {
   // No variables: the worker keeps its copy, and will push.
   static constexpr uint32_t kNoVariables = UINT32_MAX - 1;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Number("worker", &worker);
+    v.Number("run", &run);
+    v.Number("sequence", &sequence);
+    v.Number("step", &step);
+  }
   rpc::Frame Encode() const;
   // Throws rpc::MalformedMessage.
   static ServerRequest Decode(std::span<const rpc::Frame> payload);
@@ -52,6 +62,11 @@ struct ServerReply {
   Status status = Status::kOk;
   int64_t version = 0;
 
+  template <class V>
+  void Fields(V& v) {
+    v.Enum("status", &status, {"ok", "join first", "pull first", "ended"});
+    v.Number("version", &version);
+  }
   rpc::Frame Encode() const;
   // Throws rpc::MalformedMessage.
   static ServerReply Decode(std::span<const rpc::Frame> payload);

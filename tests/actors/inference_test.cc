@@ -17,8 +17,10 @@
 #include "base/rpc/wire.h"
 #include "engine/runtime/parameters.h"
 #include "tests/base/rpc/running_server.h"
+#include "tests/support/list_fields.h"
 #include "tests/support/message_of.h"
 #include "tests/support/own_address.h"
+#include "tests/support/unwrapped.h"
 
 namespace replicant::actors {
 namespace {
@@ -132,6 +134,18 @@ TEST_F(BatchedPolicyTest, EachRowHasNoiseOfItsOwnScale) {
 }
 
 // Would catch states that stay behind, or go to another row.
+TEST(InferenceProtocolTest, TheTableListsTheFieldsOfTheMessages) {
+  const std::string table = testing::Unwrapped(InferenceMessageTable());
+  EXPECT_THAT(table,
+              HasSubstr("1 describe request: no part reply: " +
+                        testing::ListFields<InferenceInfo>() + " 2 act "));
+  EXPECT_THAT(
+      table, HasSubstr(" request part 0: " + testing::ListFields<ActRequest>() +
+                       ", the states"));
+  EXPECT_THAT(table,
+              HasSubstr(" reply: " + testing::ListFields<ActReply>() + " "));
+}
+
 TEST(BatchedPolicyOfPixelsTest, AStateBesidePixelsGoesWithItsRow) {
   const agents::TaskSpec task{.has_pixels = true,
                               .observation = Shape({4, 4, 3}),

@@ -77,7 +77,8 @@ TEST(AgentMessagesTest, BrokenFieldsAreNamed) {
   const rpc::Message message = rpc::MakeMessage(writer.Finish());
   EXPECT_EQ(
       MessageOf<rpc::MalformedMessage>([&] { AgentReport::Decode(message); }),
-      "supervision.report: field 'num_processes': 1000000 is over 10000");
+      "supervision.report: field 'num_processes': 1000000 is over the limit of "
+      "10000");
   EXPECT_EQ(MessageOf<InvalidArgument>([] {
               static_cast<void>(JoinRequest{.agent = 1, .host = ""}.Encode());
             }),

@@ -13,20 +13,23 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/rpc/wire.h"
+#include "fleet/protocol/agent_messages.h"
 #include "fleet/protocol/heartbeat_monitor.h"
 #include "fleet/protocol/heartbeat_sender.h"
 #include "tests/base/rpc/running_server.h"
+#include "tests/support/list_fields.h"
 #include "tests/support/message_of.h"
 #include "tests/support/own_address.h"
+#include "tests/support/unwrapped.h"
 
 namespace replicant::fleet {
 namespace {
 
 using replicant::testing::MessageOf;
+using rpc::testing::RunningServer;
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::RunningServer;
 
 Heartbeat SampleBeat() {
   Heartbeat beat;
@@ -144,6 +147,22 @@ TEST(HeartbeatTest, DecodeRefusesWhatNoSenderWrites) {
   const rpc::Message reply = rpc::MakeMessage(writer.Finish());
   EXPECT_EQ(MessageOf<rpc::MalformedMessage>([&] { BeatReply::Decode(reply); }),
             "supervision.beat reply: field 'order': 2 is not in [0, 1]");
+}
+
+TEST(HeartbeatTest, TheTableListsTheFieldsOfTheMessages) {
+  const auto kind = [](const std::string& name, const std::string& request,
+                       const std::string& reply) {
+    return fmt::format("{} request: {} reply: {} ", name, request, reply);
+  };
+  using testing::ListFields;
+  EXPECT_EQ(
+      testing::Unwrapped(SupervisionMessageTable()),
+      "supervision 3 " +
+          kind("1 beat", ListFields<Heartbeat>(), ListFields<BeatReply>()) +
+          kind("2 join", ListFields<JoinRequest>(), ListFields<JoinReply>()) +
+          kind("3 report", ListFields<AgentReport>(),
+               ListFields<ReportReply>()) +
+          kind("4 stop", ListFields<StopRequest>(), "no part"));
 }
 
 TEST(HeartbeatTest, ThePageHoldsTheMessageTable) {

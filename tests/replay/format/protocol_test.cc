@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/rpc/wire.h"
+#include "tests/support/list_fields.h"
 #include "tests/support/message_of.h"
+#include "tests/support/unwrapped.h"
 
 namespace replicant::replay {
 namespace {
@@ -138,6 +140,31 @@ TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
   EXPECT_EQ(testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
             "replay.insert blocks: 1 bytes after the last field, at offset 3");
+}
+
+// The answer to a sample is of replay/format/batch_message.h.
+TEST(ReplayProtocolTest, TheTableListsTheFieldsOfTheMessages) {
+  using testing::ListFields;
+  std::vector<uint32_t> sizes;
+  UpdateRequest::Columns columns;
+  const std::string table = testing::Unwrapped(ReplayMessageTable());
+  for (const std::string& lines :
+       {"1 describe request: no part reply: " + ListFields<ServiceInfo>() +
+            " 2 insert request part 0: " + ListFields<InsertRequest>(&sizes) +
+            " request part 1: ",
+        " without gaps reply: " + ListFields<InsertAck>() +
+            " 3 close writer request: " + ListFields<CloseWriterRequest>() +
+            " reply: no part 4 sample request: " + ListFields<SampleRequest>() +
+            " reply part 0: ",
+        std::string(" 5 update priorities request: "),
+        " reply: " + ListFields<UpdateReply>() + " 6 status ",
+        " 7 checkpoint request: " + ListFields<CheckpointRequest>() +
+            " reply: no part "}) {
+    EXPECT_NE(table.find(lines), std::string::npos) << lines;
+  }
+  EXPECT_NE(table.find(ListFields<UpdateRequest>(&columns) + ", of one length"),
+            std::string::npos);
+  EXPECT_EQ(ListFields<StatusReply>(), "string json");
 }
 
 // A client that is written from the document speaks the same schema.

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "base/rpc/wire.h"
+#include "tests/support/list_fields.h"
 #include "tests/support/message_of.h"
+#include "tests/support/unwrapped.h"
 
 namespace replicant::comm {
 namespace {
@@ -62,12 +64,35 @@ TEST(LivenessMessagesTest, RefusesWhatBreaksTheForm) {
   message.push_back(rpc::Frame::Copy(std::as_bytes(std::span("\t", 1))));
   EXPECT_EQ(
       MessageOf<MalformedMessage>([&] { LivenessAnswer::Decode(message); }),
-      "liveness.answer: order 9 is not known");
+      "liveness.answer: field 'order': 9 is not in [0, 2]");
   EXPECT_THROW(LivenessBeat::Decode(message), MalformedMessage);
   EXPECT_THROW(LivenessAddress::Decode("abc"), MalformedMessage);
   EXPECT_EQ(MessageOf<MalformedMessage>(
                 [] { LivenessAddress::Decode(std::string(4, '\x7f')); }),
-            "liveness.address: 2139062143 endpoints, at most 256");
+            "liveness.address: field 'endpoints': 2139062143 is over the limit "
+            "of 256");
+}
+
+struct State {
+  RankState state;
+
+  template <class V>
+  void Fields(V& v) {
+    StateFields(v, &state);
+  }
+};
+
+TEST(LivenessMessagesTest, TheTableListsTheFieldsOfTheMessages) {
+  const std::string state = testing::ListFields<State>();
+  // the table names the state
+  const auto fields = [&](std::string text) {
+    return text.replace(text.find(state), state.size(), "state");
+  };
+  EXPECT_EQ(testing::Unwrapped(LivenessMessageTable()),
+            "liveness 1 1 beat request: " +
+                fields(testing::ListFields<LivenessBeat>()) +
+                " reply: " + fields(testing::ListFields<LivenessAnswer>()) +
+                " state: " + state + " ");
 }
 
 }  // namespace
