@@ -11,7 +11,7 @@
 #include "agents/task_spec.h"
 #include "base/tensor/dtype.h"
 #include "engine/graph/graph.h"
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 
 namespace replicant::agents {
 
@@ -103,10 +103,10 @@ class Agent {
   virtual graph::Output BuildPolicy(graph::Graph& graph, const TaskSpec& task,
                                     const PolicyOptions& options) const = 0;
 
-  // Adds networks, losses and optimizers for `batch`.
-  virtual AgentUpdate BuildUpdate(graph::Graph& graph, const LearningSpec& spec,
-                                  const TransitionBatch& batch,
-                                  const nn::ReplicaHooks& hooks) const = 0;
+  // Adds networks, losses and optimizers for `batch`, the rows of this replica.
+  virtual AgentUpdate BuildUpdate(nn::ReplicaContext& replica,
+                                  const LearningSpec& spec,
+                                  const TransitionBatch& batch) const = 0;
 
   // Adds the nodes that a new run executes once before its first update, such
   // as copies to target networks, and returns those that write. Default: none.

@@ -293,8 +293,8 @@ class FitWorkload : public Workload {
                         name, score.type().ToString()));
       }
       names_.push_back(name);
-      outputs.values.emplace_back(
-          name, replica.AllReduce(score, replicator::ReduceOp::kMean));
+      outputs.values.emplace_back(name,
+                                  replica.AllReduce(score, ReduceOp::kMean));
     }
     return outputs;
   }

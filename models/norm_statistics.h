@@ -2,7 +2,7 @@
 
 #include "base/config/reader.h"
 #include "engine/nn/layers.h"
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 
 namespace replicant::models {
 
@@ -24,10 +24,14 @@ inline void ReadNormStatistics(config::Reader& reader, NormStatistics* value) {
 }
 
 // Returns the gather function of a batch norm with these statistics; null for
-// kPerReplica.
-inline nn::GatherFn GatherFor(const nn::ReplicaHooks& hooks,
+// kPerReplica and for one replica. `replica` outlives it.
+inline nn::GatherFn GatherFor(nn::ReplicaContext& replica,
                               NormStatistics statistics) {
-  return statistics == NormStatistics::kSync ? hooks.gather : nn::GatherFn();
+  if (statistics == NormStatistics::kPerReplica ||
+      replica.num_replicas() == 1) {
+    return {};
+  }
+  return [&replica](graph::Output x) { return replica.AllGather(x); };
 }
 
 }  // namespace replicant::models

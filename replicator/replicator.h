@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/tensor/tensor_view.h"
+#include "engine/nn/replica_context.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/variable_store.h"
 #include "replicator/input.h"
-#include "replicator/replica_context.h"
 #include "replicator/replication_config.h"
 
 // A step written for one replica, run on as many as the configuration says,
@@ -34,6 +34,13 @@
 //
 // Thread-safety: one thread makes all calls; see runtime::Executor.
 namespace replicant::replicator {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
+using nn::Optimizer;
+using nn::ReplicaContext;
 
 // The batch of one replica while a step is built.
 class Inputs {

@@ -32,11 +32,10 @@ class D4pgAgent : public Agent {
                              options);
   }
 
-  AgentUpdate BuildUpdate(Graph& graph, const LearningSpec& spec,
-                          const TransitionBatch& batch,
-                          const nn::ReplicaHooks& hooks) const override {
-    const Update update = d4pg::BuildUpdate(graph, config_, SpecOf(spec),
-                                            SupportOf(spec), batch, hooks);
+  AgentUpdate BuildUpdate(nn::ReplicaContext& replica, const LearningSpec& spec,
+                          const TransitionBatch& batch) const override {
+    const Update update = d4pg::BuildUpdate(replica, config_, SpecOf(spec),
+                                            SupportOf(spec), batch);
     AgentUpdate result{.losses = {{"critic_loss", update.critic_loss},
                                   {"policy_loss", update.policy_loss}},
                        .values = {{"value", update.value}},

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "agents/d4pg/update.h"
+#include "engine/nn/single_replica.h"
 
 namespace replicant::agents::d4pg {
 
@@ -44,9 +45,10 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   nn::StepGraph step;
   step.graph = std::make_unique<Graph>(seed);
   Graph& graph = *step.graph;
+  nn::SingleReplica replica(graph);
   CheckSpec(config.agent.networks, spec);
   const Update update =
-      BuildUpdate(graph, config.agent, spec, support,
+      BuildUpdate(replica, config.agent, spec, support,
                   AddBatchInputs(graph, config.agent, spec, config.batch_size));
   step.updates = update.updates;
   step.losses = {{"critic_loss", update.critic_loss},

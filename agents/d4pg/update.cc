@@ -87,11 +87,12 @@ Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
 
 // Random shifts of every image, in whole pixels in [-limit, limit].
 Output ShiftOffsets(const std::string& name, const TransitionBatch& batch,
-                    int64_t limit, Output step, const nn::ReplicaHooks& hooks) {
+                    int64_t limit, Output step,
+                    const nn::ReplicaContext::RowRange& rows) {
   return graph::RandomInt({.name = name,
                            .step = step,
-                           .first_row = hooks.first_row,
-                           .row_offset = hooks.row_offset},
+                           .first_row = rows.first_row,
+                           .row_offset = rows.row_offset},
                           Shape({batch.reward.shape()[0], 2}), -limit,
                           limit + 1);
 }
@@ -115,9 +116,9 @@ Output ShiftWindow(Output images, Output offsets) {
 // only scale down (Prioritized Experience Replay, arXiv:1511.05952,
 // section 3.4).
 Output NormalizedWeight(const TransitionBatch& batch,
-                        const nn::ReplicaHooks& hooks) {
-  Output largest = graph::ReduceMax(batch.importance_weight);
-  if (hooks.max) largest = hooks.max(largest);
+                        nn::ReplicaContext& replica) {
+  const Output largest =
+      replica.AllMax(graph::ReduceMax(batch.importance_weight));
   return graph::Div(batch.importance_weight, largest);
 }
 
@@ -174,9 +175,9 @@ Features BootstrapFeatures(Output embeddings, const StepWindow& window) {
 }
 
 // Adds all losses and their gradients by the parameters that they train.
-void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
-               const TransitionBatch& batch, const AllNetworks& networks,
-               const nn::ReplicaHooks& hooks, Update* update) {
+void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
+               const Support& support, const TransitionBatch& batch,
+               const AllNetworks& networks, Update* update) {
   const Features features = networks.encoder(batch.observation, batch.state);
   std::optional<PredictionLossResult> prediction;
   Features next_features;
@@ -205,7 +206,7 @@ void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
                   .next_probabilities = graph::Softmax(next_logits),
                   .reward = batch.reward,
                   .discount = batch.discount,
-                  .weight = NormalizedWeight(batch, hooks)},
+                  .weight = NormalizedWeight(batch, replica)},
                  support, config.priority);
 
   const PolicyNetwork::Result chosen = networks.policy(stopped);
@@ -220,7 +221,7 @@ void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
   update->row_diagnostics = {
       {"td_error", critic.td_error},
       {"target_entropy", critic.target_entropy},
-      {"policy_saturation", Saturation(graph, chosen.action)}};
+      {"policy_saturation", Saturation(replica.graph(), chosen.action)}};
   // a head of one hidden layer has no activation
   for (const auto& [name, hidden] :
        {std::pair{"critic_dormant_share", judged.hidden},
@@ -240,20 +241,6 @@ void AddLosses(Graph& graph, const D4pgConfig& config, const Support& support,
   update->critic = nn::GradientsOf(loss, trained);
   update->policy =
       nn::GradientsOf(policy.objective, networks.policy.variables());
-}
-
-// Replaces the gradients by their means over all replicas, in one call of the
-// hook.
-void ReduceGradients(const nn::ReplicaHooks& hooks, Update* update) {
-  if (!hooks.mean_gradients) return;
-  std::vector<Output>& critic = update->critic.gradients;
-  std::vector<Output>& policy = update->policy.gradients;
-  std::vector<Output> all = critic;
-  all.insert(all.end(), policy.begin(), policy.end());
-  all = hooks.mean_gradients(all);
-  const auto middle = all.begin() + static_cast<int64_t>(critic.size());
-  critic.assign(all.begin(), middle);
-  policy.assign(middle, all.end());
 }
 
 // Adds the optimizer "<network>_optimizer" and its scalars to the update.
@@ -338,21 +325,22 @@ TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
   return batch;
 }
 
-Update BuildUpdate(Graph& graph, const D4pgConfig& config,
+Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
-                   const TransitionBatch& batch, const nn::ReplicaHooks& hooks,
-                   CallSite site) {
+                   const TransitionBatch& batch, CallSite site) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope scope(graph, site);
+  const auto rows = replica.Rows(batch.reward.shape()[0]);
   const AllNetworks networks(graph, config, spec, support.num_atoms,
-                             hooks.num_logical_devices);
+                             replica.num_logical_devices());
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   TransitionBatch shifted = batch;
   if (config.random_shift > 0) {
     update.shift = ShiftOffsets("random_shift", batch, config.random_shift,
-                                step.value, hooks);
+                                step.value, rows);
     update.next_shift = ShiftOffsets("next_random_shift", batch,
-                                     config.random_shift, step.value, hooks);
+                                     config.random_shift, step.value, rows);
     shifted.observation = graph::RandomShift(batch.observation, update.shift);
     shifted.next_observation =
         graph::RandomShift(batch.next_observation, update.next_shift);
@@ -361,8 +349,10 @@ Update BuildUpdate(Graph& graph, const D4pgConfig& config,
           ShiftWindow(batch.window->observation, update.next_shift);
     }
   }
-  AddLosses(graph, config, support, shifted, networks, hooks, &update);
-  ReduceGradients(hooks, &update);
+  AddLosses(replica, config, support, shifted, networks, &update);
+  for (nn::TrainedVariables* const trained : {&update.critic, &update.policy}) {
+    trained->gradients = replica.MeanGradients(trained->gradients);
+  }
 
   AddAdam(graph, "critic", config.critic_optimizer, update.critic, step.value,
           &update);

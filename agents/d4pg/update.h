@@ -8,7 +8,7 @@
 #include "agents/d4pg/config.h"
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 #include "engine/nn/trained_variables.h"
 
 // One update of a D4PG learner's networks, as one graph.
@@ -71,10 +71,9 @@ struct Update {
 //
 // Throws what CheckSpec() throws, ShapeError for a batch of other types, and
 // InvalidArgument if the graph has one of the names.
-Update BuildUpdate(Graph& graph, const D4pgConfig& config,
+Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
                    const AgentSpec& spec, const Support& support,
                    const TransitionBatch& batch,
-                   const nn::ReplicaHooks& hooks = {},
                    CallSite site = CallSite::Here());
 
 // Adds the networks alone and returns the update that copies the online

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,7 +9,6 @@
 #include "engine/graph/ops/conv.h"
 #include "engine/graph/ops/norm.h"
 #include "engine/nn/initializers.h"
-#include "engine/nn/replica_hooks.h"
 
 // A layer is a set of variables and a function that applies them. It can be
 // applied many times, to any input that fits, and always uses the newest
@@ -23,6 +23,10 @@ using graph::CallSite;
 using graph::Graph;
 using graph::Output;
 using graph::VariableId;
+
+// Collects the rows of all replicas, as ReplicaContext::AllGather: [...] ->
+// [R, ...] for R replicas.
+using GatherFn = std::function<Output(Output)>;
 
 struct LayerOptions {
   // PyTorch's default where empty.

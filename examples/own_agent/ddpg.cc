@@ -136,9 +136,9 @@ class Ddpg : public agents::Agent {
   }
 
   agents::AgentUpdate BuildUpdate(
-      Graph& graph, const agents::LearningSpec& spec,
-      const agents::TransitionBatch& batch,
-      const nn::ReplicaHooks& hooks) const override {
+      nn::ReplicaContext& replica, const agents::LearningSpec& spec,
+      const agents::TransitionBatch& batch) const override {
+    Graph& graph = replica.graph();
     const Networks networks(graph, config_, spec.task);
     // critic: mean squared error to r + D Q'(s', pi'(s'))
     const Output next_value = Networks::Value(
@@ -161,9 +161,8 @@ class Ddpg : public agents::Agent {
                            const std::vector<VariableId>& parameters) {
       std::vector<Output> values;
       for (const VariableId id : parameters) values.push_back(graph.Read(id));
-      std::vector<Output> gradients = graph::Gradients(loss, values);
-      if (hooks.mean_gradients) gradients = hooks.mean_gradients(gradients);
-      return nn::Adam(graph, name, parameters, gradients,
+      return nn::Adam(graph, name, parameters,
+                      replica.MeanGradients(graph::Gradients(loss, values)),
                       graph.Scalar(config_.learning_rate, DType::kF32),
                       step.value);
     };

@@ -95,7 +95,7 @@ replicator::StepOutputs BuildStep(replicator::ReplicaContext& replica,
                replica.MeanGradients(trained.gradients),
                graph.Scalar(config.learning_rate, DType::kF32), step.value);
   const auto mean = [&](graph::Output x) {
-    return replica.AllReduce(x, replicator::ReduceOp::kMean);
+    return replica.AllReduce(x, ReduceOp::kMean);
   };
   return {.values = {{"loss", mean(loss)}, {"accuracy", mean(accuracy)}},
           .updates = {update, step.advance}};

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/graph/ops/random.h"
-#include "learner/workloads/hooks_of_replica.h"
+#include "engine/nn/single_replica.h"
 #include "models/resnet/update.h"
 #include "models/sngan/update.h"
 
@@ -12,16 +12,15 @@ namespace replicant::learner {
 namespace {
 
 using graph::Output;
-using replicator::ReduceOp;
 using replicator::ReplicaContext;
 
 // A stream of random numbers with one row per global row of the update.
-graph::RandomOptions StreamOf(const nn::ReplicaHooks& hooks, const char* name,
-                              Output step) {
+graph::RandomOptions StreamOf(const ReplicaContext::RowRange& rows,
+                              const char* name, Output step) {
   return {.name = name,
           .step = step,
-          .first_row = hooks.first_row,
-          .row_offset = hooks.row_offset};
+          .first_row = rows.first_row,
+          .row_offset = rows.row_offset};
 }
 
 }  // namespace
@@ -30,9 +29,8 @@ replicator::StepOutputs BuildResNetStep(
     ReplicaContext& replica, const replicator::Inputs& inputs,
     const models::resnet::ResNetConfig& config, DType dtype) {
   const models::resnet::Update update = models::resnet::BuildUpdate(
-      replica.graph(), config, dtype,
-      {.image = inputs.at("image"), .label = inputs.at("label")},
-      HooksOf(replica, inputs.at("label").shape()[0]));
+      replica, config, dtype,
+      {.image = inputs.at("image"), .label = inputs.at("label")});
   return {.values = {{"loss",
                       replica.AllReduce(update.score.loss, ReduceOp::kMean)},
                      {"accuracy", replica.AllReduce(update.score.accuracy,
@@ -57,8 +55,9 @@ Output BuildSnganSamples(graph::Graph& graph, Output z, Output label,
                          const models::sngan::SnganConfig& config) {
   std::optional<graph::Graph::Scope> average;
   if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
-  return models::sngan::Generator(graph, config)(z, label,
-                                                 /*updates=*/nullptr);
+  nn::SingleReplica replica(graph);
+  return models::sngan::Generator(replica, config)(z, label,
+                                                   /*updates=*/nullptr);
 }
 
 replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,
@@ -69,22 +68,22 @@ replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,
                                   .label = inputs.at("label")};
   const int64_t batch_size = real.label.shape()[0];
   const Shape latent({batch_size, config.latent_size});
-  const nn::ReplicaHooks hooks = HooksOf(replica, batch_size);
-  models::sngan::Updates updates(replica.graph(), config, dtype, hooks);
+  const auto rows = replica.Rows(batch_size);
+  models::sngan::Updates updates(replica, config, dtype);
   models::sngan::Updates::Update update;
   if (network == SnganNetwork::kGenerator) {
     const Output step = updates.generator_step();
     update = updates.UpdateGenerator(
-        {.z = graph::RandomNormal(StreamOf(hooks, "generator_z", step), dtype,
+        {.z = graph::RandomNormal(StreamOf(rows, "generator_z", step), dtype,
                                   latent),
          .label = real.label});
   } else {
     const Output step = updates.discriminator_step();
     update = updates.UpdateDiscriminator(
-        real, {.z = graph::RandomNormal(
-                   StreamOf(hooks, "discriminator_z", step), dtype, latent),
+        real, {.z = graph::RandomNormal(StreamOf(rows, "discriminator_z", step),
+                                        dtype, latent),
                .label = graph::RandomInt(
-                   StreamOf(hooks, "discriminator_label", step),
+                   StreamOf(rows, "discriminator_label", step),
                    Shape({batch_size}), 0, config.num_classes)});
   }
   return {.values = {{"loss", replica.AllReduce(update.loss, ReduceOp::kMean)}},

@@ -15,6 +15,7 @@
 #include "engine/graph/ops/pool.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/single_replica.h"
 #include "models/resnet/network.h"
 
 namespace replicant::models::features {
@@ -180,7 +181,8 @@ Features BuildLayers(Graph& graph, const FeatureNetworkConfig& config,
 Features BuildFeatures(Graph& graph, const FeatureNetworkConfig& config,
                        const ShapeOfWeight& shape_of, Output image) {
   if (!config.resnet) return BuildLayers(graph, config, shape_of, image);
-  const resnet::ResNet network(graph, *config.resnet);
+  nn::SingleReplica replica(graph);
+  const resnet::ResNet network(replica, *config.resnet);
   const Output features = network.Features(image, /*updates=*/nullptr);
   return {.features = features,
           .probabilities = graph::Softmax(network.Classify(features))};

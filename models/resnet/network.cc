@@ -108,11 +108,12 @@ Output Block::operator()(Output x, std::vector<Output>* updates) const {
                updates);
 }
 
-ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
-               const nn::ReplicaHooks& replicas, CallSite site)
+ResNet::ResNet(nn::ReplicaContext& replica, const ResNetConfig& config,
+               DType dtype, CallSite site)
     : dtype_(dtype),
-      num_devices_(replicas.num_logical_devices),
+      num_devices_(replica.num_logical_devices()),
       has_pool_(config.stem == Stem::kImageNet) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope site_scope(graph, site);
   const auto add_head = [&](int64_t in) {
     head_.emplace(graph, "fc", in, config.num_classes,
@@ -124,7 +125,7 @@ ResNet::ResNet(Graph& graph, const ResNetConfig& config, DType dtype,
   }
   const nn::BatchNormLayerOptions norm{
       .dtype = dtype,
-      .gather = GatherFor(replicas, config.batch_norm_statistics)};
+      .gather = GatherFor(replica, config.batch_norm_statistics)};
   conv_ = has_pool_ ? AddConv(graph, "conv1", {3, config.width, 7, 2}, dtype)
                     : AddConv(graph, "conv1", {3, config.width, 3, 1}, dtype);
   norm_.emplace(graph, "bn1", config.width, norm);

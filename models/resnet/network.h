@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/nn/layers.h"
+#include "engine/nn/replica_context.h"
 #include "models/resnet/config.h"
 
 // Residual networks (arXiv:1512.03385), version 1.5: a bottleneck has its
@@ -44,13 +45,11 @@ class Block {
 
 class ResNet {
  public:
-  // `dtype` is the type of parameters and computation. `replicas` gathers the
-  // statistics of batch norms (batch_norm_statistics: sync) and gives the
-  // number of logical devices; the blocks are divided evenly among them, in
-  // order.
-  ResNet(Graph& graph, const ResNetConfig& config, DType dtype = DType::kF32,
-         const nn::ReplicaHooks& replicas = {},
-         CallSite site = CallSite::Here());
+  // `dtype` is the type of parameters and computation. `replica` gathers the
+  // statistics of batch norms (batch_norm_statistics: sync) and outlives the
+  // network. The blocks are divided evenly among its logical devices, in order.
+  ResNet(nn::ReplicaContext& replica, const ResNetConfig& config,
+         DType dtype = DType::kF32, CallSite site = CallSite::Here());
 
   // Images [B, H, W, 3] u8 to logits [B, K]: Classify(Features()).
   Output operator()(Output image, std::vector<Output>* updates,

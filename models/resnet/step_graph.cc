@@ -1,5 +1,6 @@
 #include "models/resnet/step_graph.h"
 
+#include "engine/nn/single_replica.h"
 #include "models/resnet/update.h"
 
 namespace replicant::models::resnet {
@@ -21,17 +22,18 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   nn::StepGraph step;
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
+  nn::SingleReplica replica(graph);
   const Batch batch = AddBatchInputs(graph, config.model, config.batch_size);
   step.num_classes = {{"label", config.model.num_classes}};
   if (config.kind == GraphKind::kEvaluate) {
-    const ResNet network(graph, config.model, dtype);
+    const ResNet network(replica, config.model, dtype);
     const Output logits = network(batch.image, nullptr);
     const Score score = BuildScore(logits, batch.label, config.model);
     step.losses = {{"loss", score.loss}};
     step.outputs = {{"accuracy", score.accuracy}, {"logits", logits}};
     return step;
   }
-  const Update update = BuildUpdate(graph, config.model, dtype, batch);
+  const Update update = BuildUpdate(replica, config.model, dtype, batch);
   step.updates = update.updates;
   step.losses = {{"loss", update.score.loss}};
   step.outputs = {{"accuracy", update.score.accuracy},

@@ -14,6 +14,7 @@
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/nn/optimizers.h"
+#include "engine/nn/single_replica.h"
 
 namespace replicant::models::resnet {
 namespace {
@@ -169,7 +170,8 @@ Output BuildLogits(Graph& graph, const ResNetConfig& config, DType dtype,
   const Graph::SiteScope scope(graph, site);
   std::optional<Graph::Scope> average;
   if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
-  return ResNet(graph, config, dtype)(image, nullptr);
+  nn::SingleReplica replica(graph);
+  return ResNet(replica, config, dtype)(image, nullptr);
 }
 
 Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
@@ -203,21 +205,18 @@ Evaluation BuildEvaluation(Graph& graph, const ResNetConfig& config,
           .weight = graph::ReduceSum(weight)};
 }
 
-Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
-                   const Batch& batch, const nn::ReplicaHooks& replicas,
-                   CallSite site) {
+Update BuildUpdate(nn::ReplicaContext& replica, const ResNetConfig& config,
+                   DType dtype, const Batch& batch, CallSite site) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope scope(graph, site);
-  const ResNet network(graph, config, dtype, replicas);
+  const ResNet network(replica, config, dtype);
   const std::vector<nn::VariableId> variables = nn::VariablesOf(graph, "");
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   std::tie(update.logits, update.score) =
       BuildForward(network, config, batch, &update.updates);
   update.trained = nn::GradientsOf(update.score.loss, "");
-  if (replicas.mean_gradients) {
-    update.trained.gradients =
-        replicas.mean_gradients(update.trained.gradients);
-  }
+  update.trained.gradients = replica.MeanGradients(update.trained.gradients);
   for (const Output& output :
        AddOptimizer(graph, config.optimizer, update.trained, step.value)) {
     update.updates.push_back(output);

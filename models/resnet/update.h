@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 #include "engine/nn/trained_variables.h"
 #include "models/resnet/network.h"
 
@@ -67,8 +67,8 @@ struct Update {
 // the next micro-batch while the others process earlier ones (Huang et al.,
 // "GPipe", arXiv:1811.06965). Throws InvalidArgument if they do not divide the
 // batch.
-Update BuildUpdate(Graph& graph, const ResNetConfig& config, DType dtype,
-                   const Batch& batch, const nn::ReplicaHooks& replicas = {},
+Update BuildUpdate(nn::ReplicaContext& replica, const ResNetConfig& config,
+                   DType dtype, const Batch& batch,
                    CallSite site = CallSite::Here());
 
 }  // namespace replicant::models::resnet

@@ -75,16 +75,17 @@ Output Apply(const nn::ConditionalBatchNorm& norm, Output x, Output labels,
 
 }  // namespace
 
-Generator::Generator(Graph& graph, const SnganConfig& config, DType dtype,
-                     const nn::ReplicaHooks& replicas, CallSite site)
-    : num_devices_(replicas.num_logical_devices) {
+Generator::Generator(nn::ReplicaContext& replica, const SnganConfig& config,
+                     DType dtype, CallSite site)
+    : num_devices_(replica.num_logical_devices()) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "generator");
   const std::vector<int64_t> channels = config.GeneratorChannels();
   first_channels_ = channels.front();
   const nn::BatchNormLayerOptions norm{
       .dtype = dtype,
-      .gather = GatherFor(replicas, config.batch_norm_statistics)};
+      .gather = GatherFor(replica, config.batch_norm_statistics)};
   linear_.emplace(
       graph, "linear", config.latent_size,
       kFirstSide * kFirstSide * first_channels_,

@@ -5,7 +5,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/nn/layers.h"
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 #include "engine/nn/spectral_norm.h"
 #include "models/sngan/config.h"
 
@@ -30,11 +30,10 @@ using graph::VariableId;
 class Generator {
  public:
   // `dtype` is the type of parameters and computation. Batch norms use the
-  // statistics that the configuration says of these replicas. Blocks are
-  // divided among the logical devices.
-  Generator(Graph& graph, const SnganConfig& config, DType dtype = DType::kF32,
-            const nn::ReplicaHooks& replicas = {},
-            CallSite site = CallSite::Here());
+  // statistics that the configuration says of the replicas; `replica` outlives
+  // the network. Blocks are divided among its logical devices.
+  Generator(nn::ReplicaContext& replica, const SnganConfig& config,
+            DType dtype = DType::kF32, CallSite site = CallSite::Here());
 
   // latent [B, Z], labels [B] i32 -> images [B, H, W, 3] in (-1, 1). Norms use
   // the statistics of the batch, and the updates of the running statistics are

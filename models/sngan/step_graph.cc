@@ -1,5 +1,6 @@
 #include "models/sngan/step_graph.h"
 
+#include "engine/nn/single_replica.h"
 #include "models/sngan/update.h"
 
 namespace replicant::models::sngan {
@@ -37,6 +38,7 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   nn::StepGraph step;
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
+  nn::SingleReplica replica(graph);
   const auto add_latent = [&](const char* z, const char* label) -> Latent {
     step.num_classes[label] = config.model.num_classes;
     return {
@@ -44,7 +46,7 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
                          Shape({config.batch_size, config.model.latent_size})),
         .label = graph.Input(label, DType::kI32, Shape({config.batch_size}))};
   };
-  Updates updates(graph, config.model, dtype);
+  Updates updates(replica, config.model, dtype);
   const GraphKind kind = config.kind;
   if (kind == GraphKind::kEvaluate) {
     const Latent latent = add_latent("z", "fake_label");

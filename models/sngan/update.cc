@@ -32,18 +32,19 @@ Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
           .label = graph.Input("label", DType::kI32, Shape({batch_size}))};
 }
 
-Updates::Updates(Graph& graph, const SnganConfig& config, DType dtype,
-                 const nn::ReplicaHooks& replicas, CallSite site)
-    : graph_(graph),
+Updates::Updates(nn::ReplicaContext& replica, const SnganConfig& config,
+                 DType dtype, CallSite site)
+    : replica_(replica),
+      graph_(replica.graph()),
       config_(config),
       dtype_(dtype),
-      replicas_(replicas),
-      generator_(graph, config, dtype, replicas, site),
-      generator_variables_(nn::VariablesOf(graph, "generator/")),
-      discriminator_(graph, config, dtype, replicas.num_logical_devices, site) {
-  const Graph::SiteScope scope(graph, site);
-  discriminator_step_ = nn::AddStepCounter(graph, "discriminator_step");
-  generator_step_ = nn::AddStepCounter(graph, "generator_step");
+      generator_(replica, config, dtype, site),
+      generator_variables_(nn::VariablesOf(graph_, "generator/")),
+      discriminator_(graph_, config, dtype, replica.num_logical_devices(),
+                     site) {
+  const Graph::SiteScope scope(graph_, site);
+  discriminator_step_ = nn::AddStepCounter(graph_, "discriminator_step");
+  generator_step_ = nn::AddStepCounter(graph_, "generator_step");
 }
 
 Updates::Update Updates::UpdateDiscriminator(const Batch& real,
@@ -93,9 +94,7 @@ void Updates::AddOptimizer(const std::string& name, double learning_rate,
                            Update* update) {
   nn::TrainedVariables& trained = update->trained;
   trained = nn::GradientsOf(update->loss, name + "/");
-  if (replicas_.mean_gradients) {
-    trained.gradients = replicas_.mean_gradients(trained.gradients);
-  }
+  trained.gradients = replica_.MeanGradients(trained.gradients);
   update->updates.push_back(nn::Adam(
       graph_, name + "_optimizer", trained.variables, trained.gradients,
       LearningRate(graph_, config_.optimizer, learning_rate, step.value,

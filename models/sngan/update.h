@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/nn/optimizers.h"
-#include "engine/nn/replica_hooks.h"
+#include "engine/nn/replica_context.h"
 #include "engine/nn/trained_variables.h"
 #include "models/sngan/networks.h"
 
@@ -30,8 +30,8 @@ Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
 // one updated.
 class Updates {
  public:
-  Updates(Graph& graph, const SnganConfig& config, DType dtype,
-          const nn::ReplicaHooks& replicas = {},
+  // `replica` outlives this.
+  Updates(nn::ReplicaContext& replica, const SnganConfig& config, DType dtype,
           CallSite site = CallSite::Here());
 
   struct Update {
@@ -66,10 +66,10 @@ class Updates {
                     const nn::StepCounter& step, int64_t num_steps,
                     Update* update);
 
+  nn::ReplicaContext& replica_;
   Graph& graph_;
   SnganConfig config_;
   DType dtype_;
-  nn::ReplicaHooks replicas_;
   Generator generator_;
   std::vector<VariableId> generator_variables_;
   Discriminator discriminator_;

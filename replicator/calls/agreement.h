@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/graph/passes/passes.h"
-#include "replicator/replica_context.h"
+#include "replicator/calls/collective_ops.h"
 
 // Checks, while a step is built, that the replicas build the same step.
 namespace replicant::replicator {

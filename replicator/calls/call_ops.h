@@ -5,7 +5,6 @@
 
 #include "replicator/calls/collective_ops.h"
 #include "replicator/comm/communicator.h"
-#include "replicator/replica_context.h"
 
 // The ops of calls between replicas in a plan. LowerCollectives() adds them,
 // CollectiveKernels runs them. Each op takes the previous call's token as its
@@ -15,7 +14,7 @@ namespace replicant::replicator {
 // The collective and its arguments.
 struct CallSpec {
   comm::Collective::Kind kind = comm::Collective::Kind::kAllReduce;
-  comm::ReduceOp op = comm::ReduceOp::kSum;
+  ReduceOp op = ReduceOp::kSum;
   int source = 0;
   // Factor on the result: 1/replicas for a mean.
   double factor = 1.0;

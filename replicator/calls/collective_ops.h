@@ -1,6 +1,7 @@
 #pragma once
 
-#include "replicator/replica_context.h"
+#include "base/tensor/reduce_op.h"
+#include "engine/graph/graph.h"
 
 // The primitives as nodes of one replica's graph. They stand for calls between
 // the replicas: no backend has a kernel for them, and LowerCollectives() puts
@@ -17,6 +18,11 @@
 //
 // A product has no gradient, nor has a scattered min or max.
 namespace replicant::replicator {
+
+using graph::CallSite;
+using graph::Graph;
+using graph::Output;
+using graph::VariableId;
 
 struct ReplicaPlace {
   int id = 0;

@@ -26,17 +26,17 @@ constexpr size_t kCacheLine = 64;
 // How often a call that the library still prepares is looked at.
 constexpr auto kPollInterval = std::chrono::microseconds(50);
 
-DeviceReduceOp ToDeviceOp(comm::ReduceOp op) {
+DeviceReduceOp ToDeviceOp(ReduceOp op) {
   switch (op) {
-    case comm::ReduceOp::kSum:
+    case ReduceOp::kSum:
       return DeviceReduceOp::kSum;
-    case comm::ReduceOp::kMin:
+    case ReduceOp::kMin:
       return DeviceReduceOp::kMin;
-    case comm::ReduceOp::kMax:
+    case ReduceOp::kMax:
       return DeviceReduceOp::kMax;
-    case comm::ReduceOp::kProd:
+    case ReduceOp::kProd:
       return DeviceReduceOp::kProd;
-    case comm::ReduceOp::kMean:
+    case ReduceOp::kMean:
       break;
   }
   REPLICANT_CHECK(false, "a mean is a sum with a factor");

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "engine/nn/replica_context.h"
 #include "replicator/calls/collective_ops.h"
-#include "replicator/replica_context.h"
 
 namespace replicant::replicator {
+
+using nn::ReplicaContext;
 
 // One of several replicas while a step is built: primitives are placeholders
 // (replicator/calls/collective_ops.h).

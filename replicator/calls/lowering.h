@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/graph/passes/passes.h"
-#include "replicator/replica_context.h"
 
 // Lowers the placeholders of collective_ops.h to calls between the replicas, in
 // one order.

@@ -60,7 +60,7 @@ bool MayBeUsedTogether(const Collective& c, int rank) {
 
 std::string Collective::ToString() const {
   std::string text(NameOf(kind));
-  if (IsReduction(kind)) text += fmt::format(" {}", comm::ToString(op));
+  if (IsReduction(kind)) text += fmt::format(" {}", replicant::ToString(op));
   if (kind == Kind::kBroadcast) text += fmt::format(" from rank {}", source);
   if (kind != Kind::kBarrier) {
     text += fmt::format(" {}{}", DTypeName(in.dtype()), in.shape().ToString());

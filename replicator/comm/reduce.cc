@@ -207,26 +207,6 @@ void ReducePlainly(ReduceOp op, std::span<const std::byte* const> inputs,
   }
 }
 
-}  // namespace
-
-std::string_view ToString(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return "sum";
-    case ReduceOp::kMean:
-      return "mean";
-    case ReduceOp::kMin:
-      return "min";
-    case ReduceOp::kMax:
-      return "max";
-    case ReduceOp::kProd:
-      return "prod";
-  }
-  REPLICANT_CHECK(false, "ReduceOp {}", static_cast<int>(op));
-}
-
-namespace {
-
 void ReduceRange(ReduceOp op, DType dtype,
                  std::span<const std::byte* const> inputs,
                  std::span<std::byte* const> outputs, size_t begin,

@@ -3,18 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "base/tensor/dtype.h"
+#include "base/tensor/reduce_op.h"
 
 // The arithmetic of collectives, shared by all transports.
 namespace replicant::comm {
-
-// Combines the elements of several ranks or replicas. kMean is the sum times
-// 1 / their number, for floating elements.
-enum class ReduceOp { kSum, kMean, kMin, kMax, kProd };
-// "sum", "mean", ...
-std::string_view ToString(ReduceOp op);
 
 // out[i] = op over j of inputs[j][i], from j = 0 on, for i in [begin, end),
 // into every one of `outputs`. An output may be one of the inputs. bf16 is

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/graph/passes/passes.h"
-#include "replicator/replica_context.h"
+#include "replicator/calls/collective_ops.h"
 
 namespace replicant::replicator {
 

@@ -4,16 +4,16 @@
 #include <utility>
 
 #include "engine/graph/passes/passes.h"
-#include "replicator/calls/lone_replica.h"
+#include "engine/nn/single_replica.h"
 
 namespace replicant::replicator {
 namespace {
 
 // A lone replica whose updates may learn from several batches.
-class AccumulatingReplica : public LoneReplica {
+class AccumulatingReplica : public nn::SingleReplica {
  public:
   AccumulatingReplica(Graph& graph, const Accumulation& accumulation)
-      : LoneReplica(graph), sums_(graph, accumulation) {}
+      : SingleReplica(graph), sums_(graph, accumulation) {}
 
   const GradientSums& sums() const { return sums_; }
 

@@ -30,7 +30,7 @@ int Processes::size() const {
 
 void Processes::Min(std::span<int32_t> words) {
   const MutableTensorView view = View(words);
-  Run({Kind::kAllReduce, comm::ReduceOp::kMin, 0, view, view});
+  Run({Kind::kAllReduce, ReduceOp::kMin, 0, view, view});
 }
 
 void Processes::Broadcast(MutableTensorView tensor) {

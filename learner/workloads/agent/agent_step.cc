@@ -5,13 +5,11 @@
 
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/runtime/executor.h"
-#include "learner/workloads/hooks_of_replica.h"
 
 namespace replicant::learner {
 namespace {
 
 using graph::Output;
-using replicator::ReduceOp;
 using replicator::ReplicaContext;
 
 // [rows of one replica] -> [rows of all].
@@ -25,11 +23,10 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
                          const replicator::Inputs& inputs,
                          const agents::Agent& agent,
                          const agents::LearningSpec& spec) {
-  const Output reward = inputs.at("reward");
   agents::TransitionBatch batch{
       .observation = inputs.at("observation"),
       .action = inputs.at("action"),
-      .reward = reward,
+      .reward = inputs.at("reward"),
       .discount = inputs.at("discount"),
       .next_observation = inputs.at("next_observation"),
       .importance_weight = inputs.at("importance_weight")};
@@ -47,8 +44,7 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
                     .bootstrap = inputs.at("window_bootstrap")};
     if (has_state) batch.window->state = inputs.at("window_state");
   }
-  const agents::AgentUpdate update = agent.BuildUpdate(
-      replica.graph(), spec, batch, HooksOf(replica, reward.shape()[0]));
+  const agents::AgentUpdate update = agent.BuildUpdate(replica, spec, batch);
   AgentStep step;
   step.outputs.updates = update.updates;
   auto& outputs = step.outputs.values;

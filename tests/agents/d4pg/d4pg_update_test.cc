@@ -8,6 +8,7 @@
 #include "agents/d4pg/update.h"
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/image.h"
+#include "engine/nn/single_replica.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -77,13 +78,18 @@ void CopyTargets(GraphRunner& runner, const D4pgConfig& config) {
   plan.Run();
 }
 
+Update BuildAlone(Graph& graph, const D4pgConfig& config,
+                  const TransitionBatch& batch) {
+  nn::SingleReplica replica(graph);
+  return BuildUpdate(replica, config, kSpec, kSupport, batch);
+}
+
 TEST(D4pgUpdateTest, GradientsStopWhereTheyShould) {
   GraphRunner runner;
   Graph& graph = runner.graph();
   D4pgConfig config = SmallConfig();
   config.target.has_encoder = false;
-  const Update update =
-      BuildUpdate(graph, config, kSpec, kSupport, FixedBatch(runner));
+  const Update update = BuildAlone(graph, config, FixedBatch(runner));
   // the variables as the losses saw them: the first read of each
   const auto depends = [&](Output loss, const std::string& name) {
     const Output first{
@@ -120,8 +126,7 @@ TEST(D4pgUpdateTest, LearnsAFixedBatchAndMovesTheTargets) {
   GraphRunner runner;
   D4pgConfig config = SmallConfig();
   config.target.rate = 0.25;
-  const Update update =
-      BuildUpdate(runner.graph(), config, kSpec, kSupport, FixedBatch(runner));
+  const Update update = BuildAlone(runner.graph(), config, FixedBatch(runner));
   const auto plan =
       runner.Compile({.outputs = {update.critic_loss, update.policy_loss,
                                   update.priority, update.value},
@@ -187,8 +192,7 @@ TEST(D4pgUpdateTest, PeriodicCopyWaitsForItsPeriod) {
   D4pgConfig config = SmallConfig();
   config.target.update = TargetUpdate::kPeriodicCopy;
   config.target.period = 3;
-  const Update update =
-      BuildUpdate(runner.graph(), config, kSpec, kSupport, FixedBatch(runner));
+  const Update update = BuildAlone(runner.graph(), config, FixedBatch(runner));
   const auto plan = runner.Compile({.updates = update.updates});
   CopyTargets(runner, config);
   const auto get = [&](const std::string& name) {
@@ -210,8 +214,8 @@ TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
   D4pgConfig config = SmallConfig();
   config.random_shift = 2;
   GraphRunner shifting(/*backend=*/"reference", /*seed=*/3);
-  const Update with = BuildUpdate(shifting.graph(), config, kSpec, kSupport,
-                                  FixedBatch(shifting));
+  const Update with =
+      BuildAlone(shifting.graph(), config, FixedBatch(shifting));
   ASSERT_TRUE(with.shift.is_valid());
   const auto plan = shifting.Compile(
       {.outputs = {with.critic_loss, with.shift, with.next_shift}});
@@ -234,34 +238,41 @@ TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
   batch.observation = shifted(batch.observation, "by", offsets);
   batch.next_observation =
       shifted(batch.next_observation, "next_by", next_offsets);
-  const Update without =
-      BuildUpdate(plain.graph(), config, kSpec, kSupport, batch);
+  const Update without = BuildAlone(plain.graph(), config, batch);
   EXPECT_EQ(plain.Eval(without.critic_loss)[0],
             plan->output(0).Span<double>()[0]);
 }
 
-// The values that the replicator must insert: one call with all gradients, and
-// the largest importance weight of all replicas.
-TEST(D4pgUpdateTest, HooksSeeGradientsAndLargestWeight) {
-  GraphRunner runner;
+// A replica that looks at what it is to reduce.
+class WatchingReplica : public nn::SingleReplica {
+ public:
+  using SingleReplica::SingleReplica;
+
   size_t num_gradients = 0;
-  int num_calls = 0;
-  const nn::ReplicaHooks hooks{.mean_gradients =
-                                   [&](const std::vector<Output>& gradients) {
-                                     num_gradients = gradients.size();
-                                     ++num_calls;
-                                     return gradients;
-                                   },
-                               .max =
-                                   [&](Output largest) {
-                                     EXPECT_EQ(largest.shape(), Shape({}));
-                                     ++num_calls;
-                                     return largest;
-                                   }};
-  const Update update = BuildUpdate(runner.graph(), SmallConfig(), kSpec,
-                                    kSupport, FixedBatch(runner), hooks);
-  EXPECT_EQ(num_calls, 2);
-  EXPECT_EQ(num_gradients,
+  int num_maxima = 0;
+
+ private:
+  Output DoMeanGradient(Output gradient, nn::CallSite /*site*/) override {
+    ++num_gradients;
+    return gradient;
+  }
+  Output DoAllReduce(Output largest, ReduceOp op,
+                     nn::CallSite /*site*/) override {
+    EXPECT_EQ(op, ReduceOp::kMax);
+    EXPECT_EQ(largest.shape(), Shape({}));
+    ++num_maxima;
+    return largest;
+  }
+};
+
+// Replicas reduce all gradients, and the largest importance weight.
+TEST(D4pgUpdateTest, ReplicasSeeGradientsAndLargestWeight) {
+  GraphRunner runner;
+  WatchingReplica replica(runner.graph());
+  const Update update =
+      BuildUpdate(replica, SmallConfig(), kSpec, kSupport, FixedBatch(runner));
+  EXPECT_EQ(replica.num_maxima, 1);
+  EXPECT_EQ(replica.num_gradients,
             update.critic.gradients.size() + update.policy.gradients.size());
 }
 
@@ -270,8 +281,9 @@ TEST(D4pgUpdateTest, RefusesABatchOfOtherShapes) {
   TransitionBatch batch = FixedBatch(runner);
   batch.reward = runner.graph().Input("few", DType::kF64, Shape({kBatch - 1}));
   EXPECT_EQ(MessageOf<ShapeError>([&] {
-              BuildUpdate(runner.graph(), SmallConfig(), kSpec, kSupport, batch,
-                          {}, kSite);
+              nn::SingleReplica replica(runner.graph());
+              BuildUpdate(replica, SmallConfig(), kSpec, kSupport, batch,
+                          kSite);
             }),
             "learner.cc:5: CategoricalProjection 'CategoricalProjection': want "
             "probabilities [B,K], K >= 2, and reward, discount [B] of one "

@@ -18,6 +18,7 @@
 #include "base/rng.h"
 #include "base/thread.h"
 #include "engine/kernels/backend.h"
+#include "engine/nn/single_replica.h"
 #include "engine/runtime/executor.h"
 #include "learner/learner.h"
 #include "learner/workloads/resnet_workload.h"
@@ -206,7 +207,8 @@ TEST(ResNetTest, BlocksStartAsTheIdentityIfAsked) {
     models::resnet::ResNetConfig config = SmallResNet();
     config.depth = models::resnet::Depth::k50;
     config.has_zero_gamma = has_zero_gamma;
-    const models::resnet::ResNet network(runner.graph(), config);
+    nn::SingleReplica replica(runner.graph());
+    const models::resnet::ResNet network(replica, config);
     runner.store().Declare(runner.graph());
     const auto first = [&](const std::string& name) {
       return ToDoubles(runner.store().Get(name).view())[0];

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/graph/passes/passes.h"
+#include "engine/nn/single_replica.h"
 #include "models/resnet/update.h"
 #include "replicator/calls/partition.h"
 #include "tests/learner/workloads/image_replicas.h"
@@ -56,10 +57,10 @@ TEST(PipelineTest, NoDeviceWaitsBetweenParts) {
   model.image_size = 16;
   model.num_classes = 3;
   model.micro_batches = kParts;
+  nn::SingleReplica replica(graph, /*num_logical_devices=*/2);
   const models::resnet::Update update = models::resnet::BuildUpdate(
-      graph, model, DType::kF32,
-      models::resnet::AddBatchInputs(graph, model, /*batch_size=*/8),
-      {.num_logical_devices = 2});
+      replica, model, DType::kF32,
+      models::resnet::AddBatchInputs(graph, model, /*batch_size=*/8));
   const replicator::PartitionedProgram parts = replicator::Partition(
       graph::ExtractProgram(graph, {update.score.loss}, update.updates), 2);
   const auto transfers = [&](size_t device) {

@@ -107,7 +107,7 @@ TEST(SynchronousReplicatorTest, ReducesAndGathersStructures) {
                              .tuple = {times(7.0), {times(8.0), times(9.0)}}};
         StepOutputs outputs;
         const auto give = [&](Everything reduced) {
-          ForEachOutput(reduced, [&](Output& output) {
+          nn::ForEachOutput(reduced, [&](Output& output) {
             outputs.values.emplace_back(std::to_string(outputs.values.size()),
                                         output);
           });

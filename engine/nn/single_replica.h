@@ -1,15 +1,16 @@
 #pragma once
 
-#include "replicator/replica_context.h"
+#include "engine/nn/replica_context.h"
 
-namespace replicant::replicator {
+namespace replicant::nn {
 
 // The only replica of its group. It waits for no other, and every primitive is
 // the identity.
-class LoneReplica : public ReplicaContext {
+class SingleReplica : public ReplicaContext {
  public:
-  explicit LoneReplica(Graph& graph)
-      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1) {}
+  explicit SingleReplica(Graph& graph, int num_logical_devices = 1)
+      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1,
+                       num_logical_devices) {}
 
  private:
   Output DoAllReduce(Output x, ReduceOp op, CallSite site) override;
@@ -18,4 +19,4 @@ class LoneReplica : public ReplicaContext {
   Output DoBroadcast(Output x, int source, CallSite site) override;
 };
 
-}  // namespace replicant::replicator
+}  // namespace replicant::nn

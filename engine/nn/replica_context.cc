@@ -1,4 +1,4 @@
-#include "replicator/replica_context.h"
+#include "engine/nn/replica_context.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/reduce.h"
 
-namespace replicant::replicator {
+namespace replicant::nn {
 namespace {
 
 void CheckReducible(std::string_view primitive, Output x, ReduceOp op,
@@ -223,4 +223,4 @@ Optimizer ReplicaContext::WrapOptimizer(Optimizer optimizer, CallSite site) {
   };
 }
 
-}  // namespace replicant::replicator
+}  // namespace replicant::nn

@@ -1,24 +1,22 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/tensor/reduce_op.h"
 #include "engine/graph/graph.h"
-#include "replicator/comm/reduce.h"
-#include "replicator/nested.h"
+#include "engine/nn/nested.h"
 
-namespace replicant::replicator {
+namespace replicant::nn {
 
 using graph::CallSite;
 using graph::Graph;
 using graph::Output;
 using graph::VariableId;
-
-using comm::ReduceOp;
-using comm::ToString;
 
 // An optimizer as a step function calls it: adds the update of `parameters` by
 // `gradients` (one each) to the graph and returns it.
@@ -44,9 +42,8 @@ class ReplicaContext {
   int num_logical_devices() const { return num_logical_devices_; }
 
   // Places ops added while the result lives, and variables that they read
-  // first, on one of this replica's logical devices
-  // (ReplicationConfig::logical_devices). Tensors move between devices
-  // automatically.
+  // first, on one of this replica's logical devices. Tensors move between
+  // devices automatically.
   //
   //   const auto device = replica.LogicalDevice(1);
   //
@@ -59,7 +56,7 @@ class ReplicaContext {
   Output AllReduce(Output x, ReduceOp op, CallSite site = CallSite::Here());
   std::vector<Output> AllReduce(const std::vector<Output>& xs, ReduceOp op,
                                 CallSite site = CallSite::Here());
-  // A structure of Outputs (replicator/nested.h), reduced in one call: all
+  // A structure of Outputs (engine/nn/nested.h), reduced in one call: all
   // of its tensors, in one bucket where they fit.
   template <NestedOutputs T>
   T AllReduce(T structure, ReduceOp op, CallSite site = CallSite::Here()) {
@@ -142,9 +139,7 @@ class ReplicaContext {
                                 CallSite site = CallSite::Here());
 
   // The gradients for an optimizer: means over all replicas and over all
-  // batches of an update (ReplicationConfig::accumulation_steps), sent in the
-  // format of ReplicationConfig::wire. Each gradient of a step is passed
-  // once.
+  // batches of an update. Each gradient of a step is passed once.
   std::vector<Output> MeanGradients(const std::vector<Output>& gradients,
                                     CallSite site = CallSite::Here());
   // `optimizer` on MeanGradients().
@@ -164,7 +159,7 @@ class ReplicaContext {
   // same types elsewhere.
   std::vector<Output> ResultsOf(const Piece& piece, int owner, CallSite site);
 
-  // Implemented by a strategy; arguments are checked already.
+  // Arguments are checked already.
   virtual Output DoAllReduce(Output x, ReduceOp op, CallSite site) = 0;
   virtual Output DoAllGather(Output x, CallSite site) = 0;
   virtual Output DoReduceScatter(Output x, ReduceOp op, CallSite site) = 0;
@@ -182,4 +177,13 @@ class ReplicaContext {
   int num_logical_devices_;
 };
 
-}  // namespace replicant::replicator
+// Opens the scope of the logical device that part `index` of `count` parts of a
+// network is on, if neighbouring parts are divided evenly among the devices.
+[[nodiscard]] inline Graph::DeviceScope DeviceOfPart(Graph& graph, size_t index,
+                                                     size_t count,
+                                                     int num_devices) {
+  return {graph, static_cast<int32_t>(index * static_cast<size_t>(num_devices) /
+                                      count)};
+}
+
+}  // namespace replicant::nn

@@ -23,7 +23,7 @@
 //
 //     void ForEachMember(const auto& visit) { visit(loss), visit(by_layer); }
 //   };
-namespace replicant::replicator {
+namespace replicant::nn {
 
 // Calls visit(Output&) for each Output of the structure, always in the same
 // order: element order, and key order for a map.
@@ -67,4 +67,4 @@ T MapOutputs(T structure, const Fn& fn) {
   return structure;
 }
 
-}  // namespace replicant::replicator
+}  // namespace replicant::nn
