@@ -281,8 +281,8 @@ class FitWorkload : public Workload {
         replica.MeanGradients(trained.gradients);
     const Output update =
         model.optimizer
-            ? model.optimizer(graph, trained.variables, gradients, step.value)
-            : nn::Adam(graph, "adam", trained.variables, gradients,
+            ? model.optimizer(replica, trained.variables, gradients, step.value)
+            : nn::Adam(replica, "adam", trained.variables, gradients,
                        graph.Scalar(1e-3, DType::kF32), step.value);
     replicator::StepOutputs outputs{.updates = {update, step.advance}};
     names_.clear();

@@ -10,6 +10,7 @@
 
 #include "base/tensor/host_tensor.h"
 #include "engine/graph/graph.h"
+#include "engine/nn/replica_context.h"
 #include "replicator/replicator.h"
 
 // Training without writing a loop, after Keras' model.fit():
@@ -49,7 +50,7 @@ struct Model {
   // Updates `variables` with `gradients` (their means over all replicas) in
   // step `step`, i64[], counted from 0. Empty: Adam with a rate of 1e-3.
   std::function<graph::Output(
-      graph::Graph&, const std::vector<graph::VariableId>& variables,
+      nn::ReplicaContext&, const std::vector<graph::VariableId>& variables,
       const std::vector<graph::Output>& gradients, graph::Output step)>
       optimizer = {};
 };

@@ -244,14 +244,15 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
 }
 
 // Adds the optimizer "<network>_optimizer" and its scalars to the update.
-void AddAdam(Graph& graph, const std::string& network,
+void AddAdam(nn::ReplicaContext& replica, const std::string& network,
              const OptimizerConfig& config, const nn::TrainedVariables& trained,
              Output step, Update* update) {
-  const Output rate = LearningRate(
-      graph, config, step, graph::ScalarDType(trained.gradients[0].dtype()));
+  const Output rate =
+      LearningRate(replica.graph(), config, step,
+                   graph::ScalarDType(trained.gradients[0].dtype()));
   update->updates.push_back(nn::Adam(
-      graph, network + "_optimizer", trained.variables, trained.gradients, rate,
-      step, {}, {.max_global_norm = config.max_gradient_norm}));
+      replica, network + "_optimizer", trained.variables, trained.gradients,
+      rate, step, {}, {.max_global_norm = config.max_gradient_norm}));
   update->scalars.emplace_back(network + "_learning_rate", rate);
   // the norm is there already where the gradients are clipped
   if (config.max_gradient_norm > 0.0) {
@@ -354,9 +355,9 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
     trained->gradients = replica.MeanGradients(trained->gradients);
   }
 
-  AddAdam(graph, "critic", config.critic_optimizer, update.critic, step.value,
+  AddAdam(replica, "critic", config.critic_optimizer, update.critic, step.value,
           &update);
-  AddAdam(graph, "policy", config.policy_optimizer, update.policy, step.value,
+  AddAdam(replica, "policy", config.policy_optimizer, update.policy, step.value,
           &update);
   update.updates.push_back(
       AddTargetUpdate(graph, config.target, networks, step));

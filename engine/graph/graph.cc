@@ -8,14 +8,9 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "engine/graph/process_hooks.h"
 
 namespace replicant::graph {
 namespace {
-
-// Attributes of an input of which the process takes a part (InputPart).
-constexpr std::string_view kPartIndex = "part_index";
-constexpr std::string_view kPartCount = "part_count";
 
 // Reads the type of a node without inputs from its attributes, so that a pass
 // can copy the node like any other.
@@ -105,28 +100,10 @@ Output Graph::Input(const std::string& name, DType dtype, const Shape& shape,
         SiteInForce(site).ToString(), full_name,
         name.empty() ? "empty" : "taken"));
   }
-  const ProcessHooks* const hooks = ProcessHooksInForce();
-  const InputPart part =
-      hooks == nullptr ? InputPart{} : hooks->part_of_input(shape);
-  if (part.count == 1) {
-    return Add({.op = &InputOp(),
-                .attributes = TypeAttributes(dtype, shape),
-                .name = name},
-               site);
-  }
-  Attributes attributes =
-      TypeAttributes(dtype, shape.WithLeading(shape[0] / part.count));
-  attributes.Set(kPartIndex, part.index);
-  attributes.Set(kPartCount, part.count);
-  return Add(
-      {.op = &InputOp(), .attributes = std::move(attributes), .name = name},
-      site);
-}
-
-InputPart InputPart::Of(const Node& node) {
-  if (!node.attributes.Has(kPartCount)) return {};
-  return {.index = node.attributes.Int(kPartIndex),
-          .count = node.attributes.Int(kPartCount)};
+  return Add({.op = &InputOp(),
+              .attributes = TypeAttributes(dtype, shape),
+              .name = name},
+             site);
 }
 
 Output Graph::Constant(TensorView value, CallSite site) {

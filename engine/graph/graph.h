@@ -160,15 +160,6 @@ struct VariableSpec {
   ReplicaAgreement agreement = ReplicaAgreement::kMean;
 };
 
-// A part of the rows of an input: part `index` of `count` equal ones.
-struct InputPart {
-  int64_t index = 0;
-  int64_t count = 1;
-
-  // The part of an InputOp(); one of one for a whole input.
-  static InputPart Of(const Node& node);
-};
-
 // A static computation on tensors of fixed type and shape: built once, then
 // compiled (engine/runtime) and run many times.
 //
@@ -190,8 +181,7 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   // A tensor that the caller fills before each run. Throws InvalidArgument if
-  // the name is empty or taken in the graph. In a process that takes a part of
-  // the input (ProcessHooks) the result has that part's rows.
+  // the name is empty or taken in the graph.
   Output Input(const std::string& name, DType dtype, const Shape& shape,
                CallSite site = CallSite::Here());
 

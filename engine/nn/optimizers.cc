@@ -7,10 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/graph/learning_rate_scale.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/state.h"
-#include "engine/graph/process_hooks.h"
 #include "engine/nn/trained_variables.h"
 
 namespace replicant::nn {
@@ -40,15 +38,8 @@ Output GradientScale(Graph& graph, const std::vector<Output>& gradients,
   return graph::GlobalNormClipScale(gradients, clip.max_global_norm);
 }
 
-// A program that several processes run averages here (ProcessHooks).
-std::vector<Output> MeanOfProcesses(const std::vector<Output>& gradients) {
-  const graph::ProcessHooks* const hooks = graph::ProcessHooksInForce();
-  return hooks == nullptr ? gradients : hooks->mean_gradients(gradients);
-}
-
-// The rate of a run whose batches have another size now (LearningRateScale).
-Output Scaled(Output learning_rate) {
-  const double scale = graph::LearningRateScale::InForce();
+Output Scaled(const ReplicaContext& replica, Output learning_rate) {
+  const double scale = replica.learning_rate_scale();
   return scale == 1.0 ? learning_rate : graph::Mul(learning_rate, scale);
 }
 
@@ -73,35 +64,37 @@ StepCounter AddStepCounter(Graph& graph, const std::string& name,
 }
 
 // NOLINTNEXTLINE(readability-function-size): the last three have defaults
-Output Adam(Graph& graph, const std::string& name,
+Output Adam(ReplicaContext& replica, const std::string& name,
             const std::vector<VariableId>& parameters,
             const std::vector<Output>& gradients, Output learning_rate,
             Output step, const graph::AdamUpdateOptions& options,
             const ClipOptions& clip, CallSite site) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope scope(graph, site);
-  const std::vector<Output> means = MeanOfProcesses(gradients);
   const graph::AdamVariables variables{
       .parameters = parameters,
       .first_moments = AddSlots(graph, name + "/m", parameters),
       .second_moments = AddSlots(graph, name + "/v", parameters)};
-  return graph::AdamUpdate(graph, variables, means, Scaled(learning_rate),
-                           GradientScale(graph, means, clip), step, options);
+  return graph::AdamUpdate(
+      graph, variables, gradients, Scaled(replica, learning_rate),
+      GradientScale(graph, gradients, clip), step, options);
 }
 
 // NOLINTNEXTLINE(readability-function-size): the last three have defaults
-Output Sgd(Graph& graph, const std::string& name,
+Output Sgd(ReplicaContext& replica, const std::string& name,
            const std::vector<VariableId>& parameters,
            const std::vector<Output>& gradients, Output learning_rate,
            const graph::SgdUpdateOptions& options, const ClipOptions& clip,
            CallSite site) {
+  Graph& graph = replica.graph();
   const Graph::SiteScope scope(graph, site);
   std::vector<VariableId> momenta;
   if (options.momentum != 0.0) {
     momenta = AddSlots(graph, name + "/momentum", parameters);
   }
-  const std::vector<Output> means = MeanOfProcesses(gradients);
-  return graph::SgdUpdate(parameters, momenta, means, Scaled(learning_rate),
-                          GradientScale(graph, means, clip), options);
+  return graph::SgdUpdate(parameters, momenta, gradients,
+                          Scaled(replica, learning_rate),
+                          GradientScale(graph, gradients, clip), options);
 }
 
 Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,

@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/ops/optimizer.h"
+#include "engine/nn/replica_context.h"
 
 // Optimizers with their variables, moving averages, step counters and
 // schedules.
@@ -28,10 +29,14 @@ struct ClipOptions {
   double max_global_norm = 0.0;
 };
 
+// Optimizers add the update to the graph of `replica`. Gradients are the means
+// over all replicas (ReplicaContext::MeanGradients()); the learning rate is
+// multiplied by the replica's learning_rate_scale().
+
 // graph::AdamUpdate of all `parameters` in one node. The moments are variables
 // "<name>/m/<parameter>" and "<name>/v/<parameter>", not trained. Throws
 // InvalidArgument unless there is one gradient per parameter.
-Output Adam(Graph& graph, const std::string& name,
+Output Adam(ReplicaContext& replica, const std::string& name,
             const std::vector<VariableId>& parameters,
             const std::vector<Output>& gradients, Output learning_rate,
             Output step, const graph::AdamUpdateOptions& options = {},
@@ -39,7 +44,7 @@ Output Adam(Graph& graph, const std::string& name,
 
 // graph::SgdUpdate of all `parameters` in one node. The momenta are variables
 // "<name>/momentum/<parameter>"; there are none if the momentum is 0.
-Output Sgd(Graph& graph, const std::string& name,
+Output Sgd(ReplicaContext& replica, const std::string& name,
            const std::vector<VariableId>& parameters,
            const std::vector<Output>& gradients, Output learning_rate,
            const graph::SgdUpdateOptions& options = {},

@@ -87,11 +87,11 @@ Output ZerosThatDependOn(const std::vector<Output>& sources, Output like,
 }  // namespace
 
 Graph::DeviceScope ReplicaContext::LogicalDevice(int device, CallSite site) {
-  if (device < 0 || device >= num_logical_devices_) {
+  if (device < 0 || device >= num_logical_devices()) {
     throw InvalidArgument(
         fmt::format("{}: LogicalDevice: {} does not belong to this replica; "
                     "allowed: 0 to {}; hint: replication.logical_devices",
-                    site.ToString(), device, num_logical_devices_ - 1));
+                    site.ToString(), device, num_logical_devices() - 1));
   }
   return {graph_, device};
 }

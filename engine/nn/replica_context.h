@@ -23,6 +23,14 @@ using graph::VariableId;
 using Optimizer = std::function<Output(const std::vector<VariableId>&,
                                        const std::vector<Output>&)>;
 
+struct ReplicaOptions {
+  // Devices among which the ops of a replica are divided.
+  int num_logical_devices = 1;
+  // Factor on the learning rates of the optimizers (engine/nn/optimizers.h),
+  // for replicas whose batches differ from their configuration.
+  double learning_rate_scale = 1.0;
+};
+
 // One replica while its part of a step is built: the argument of step functions
 // (TF-Replicator, arXiv:1902.00465, section 3).
 //
@@ -39,7 +47,8 @@ class ReplicaContext {
   Graph& graph() const { return graph_; }
   int replica_id() const { return replica_id_; }
   int num_replicas() const { return num_replicas_; }
-  int num_logical_devices() const { return num_logical_devices_; }
+  int num_logical_devices() const { return options_.num_logical_devices; }
+  double learning_rate_scale() const { return options_.learning_rate_scale; }
 
   // Places ops added while the result lives, and variables that they read
   // first, on one of this replica's logical devices. Tensors move between
@@ -148,11 +157,11 @@ class ReplicaContext {
 
  protected:
   ReplicaContext(Graph& graph, int replica_id, int num_replicas,
-                 int num_logical_devices = 1)
+                 const ReplicaOptions& options)
       : graph_(graph),
         replica_id_(replica_id),
         num_replicas_(num_replicas),
-        num_logical_devices_(num_logical_devices) {}
+        options_(options) {}
 
  private:
   // The results of a piece on the replica that computes it, and tensors of the
@@ -174,7 +183,7 @@ class ReplicaContext {
   Graph& graph_;
   int replica_id_;
   int num_replicas_;
-  int num_logical_devices_;
+  ReplicaOptions options_;
 };
 
 // Opens the scope of the logical device that part `index` of `count` parts of a

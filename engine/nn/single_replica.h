@@ -8,9 +8,8 @@ namespace replicant::nn {
 // the identity.
 class SingleReplica : public ReplicaContext {
  public:
-  explicit SingleReplica(Graph& graph, int num_logical_devices = 1)
-      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1,
-                       num_logical_devices) {}
+  explicit SingleReplica(Graph& graph, const ReplicaOptions& options = {})
+      : ReplicaContext(graph, /*replica_id=*/0, /*num_replicas=*/1, options) {}
 
  private:
   Output DoAllReduce(Output x, ReduceOp op, CallSite site) override;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <optional>
@@ -20,7 +19,6 @@
 #include "engine/runtime/launch_sequence.h"
 #include "engine/runtime/numeric_check.h"
 #include "engine/runtime/placement.h"
-#include "engine/runtime/plan_extension.h"
 #include "engine/runtime/schedule.h"
 
 // How a plan is made.
@@ -68,8 +66,7 @@ void CopyFetchedState(graph::Program& program) {
 
 graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
                            const Backend& backend,
-                           const CompileOptions& options,
-                           std::unique_ptr<PlanExtension::Part>* extension) {
+                           const CompileOptions& options) {
   graph::PassOptions passes = options.passes;
   if (options.check_finite) {
     for (const graph::Pass& pass : graph::AllPasses()) {
@@ -78,9 +75,6 @@ graph::Program MakeProgram(const Graph& graph, const PlanSpec& spec,
   }
   graph::Program program =
       graph::ExtractProgram(graph, spec.outputs, spec.updates);
-  if (PlanExtension* const in_force = PlanExtensionInForce()) {
-    *extension = in_force->Extend(&program, backend.is_host_memory());
-  }
   program = graph::RunPasses(std::move(program), backend.target(), passes);
   CopyFetchedState(program);
   return program;
@@ -96,7 +90,7 @@ class Executor::Impl {
         backend_(store.backend()),
         check_finite_(options.check_finite),
         has_profile_(options.has_profile),
-        program_(MakeProgram(graph, spec, backend_, options, &extension_)),
+        program_(MakeProgram(graph, spec, backend_, options)),
         stream_(backend_.CreateStream()),
         sequence_(&backend_) {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
@@ -136,9 +130,7 @@ class Executor::Impl {
       throw InvalidArgument(fmt::format("Executor: no input '{}'; inputs: {}",
                                         name, fmt::join(input_names(), ", ")));
     }
-    const auto whole = whole_inputs_.find(name);
-    return whole == whole_inputs_.end() ? found->second
-                                        : whole->second.rows.mutable_view();
+    return found->second;
   }
 
   std::vector<std::string> input_names() const {
@@ -156,7 +148,6 @@ class Executor::Impl {
 
   void SendInputs() {
     if (are_inputs_sent_) return;
-    for (auto& [name, input] : whole_inputs_) input.TakePart();
     if (device_ != nullptr) device_->Send();
     are_inputs_sent_ = true;
   }
@@ -167,7 +158,6 @@ class Executor::Impl {
   }
 
   void Start() {
-    if (extension_) extension_->BeforeRun(store_);
     SendInputs();
     are_inputs_sent_ = false;
     is_running_ = true;
@@ -222,21 +212,6 @@ class Executor::Impl {
     uint64_t version;
   };
 
-  // An input of which the plan takes a part, and the caller fills the whole.
-  struct WholeInput {
-    HostTensor rows;
-    MutableTensorView part;
-    int64_t index = 0;
-
-    void TakePart() {
-      const size_t size = part.size_bytes();
-      if (size == 0) return;
-      std::memcpy(part.data(),
-                  rows.bytes().data() + static_cast<size_t>(index) * size,
-                  size);
-    }
-  };
-
   // Launches the kernels for debug mode or a profile.
   void LaunchOneByOne() {
     if (check_finite_) {
@@ -267,9 +242,6 @@ class Executor::Impl {
       std::unique_ptr<Kernel> kernel;
       if (options.make_kernel) {
         kernel = options.make_kernel(graph, graph.node(id));
-      }
-      if (kernel == nullptr && extension_) {
-        kernel = extension_->MakeKernel(graph, graph.node(id));
       }
       if (kernel != nullptr) kernels_.emplace(id, std::move(kernel));
     }
@@ -442,15 +414,7 @@ class Executor::Impl {
   void BindBoundary(const Placement& placement) {
     for (const Node& node : program_.graph->nodes()) {
       if (node.op != &graph::InputOp()) continue;
-      const MutableTensorView view = ViewOf({node.id, 0}, placement);
-      inputs_.emplace(node.name, view);
-      const graph::InputPart part = graph::InputPart::Of(node);
-      if (part.count == 1) continue;
-      const Shape rows = view.shape().WithLeading(view.shape()[0] * part.count);
-      whole_inputs_.emplace(node.name,
-                            WholeInput{.rows = HostTensor(view.dtype(), rows),
-                                       .part = view,
-                                       .index = part.index});
+      inputs_.emplace(node.name, ViewOf({node.id, 0}, placement));
     }
     for (const Output& output : program_.outputs) {
       outputs_.push_back(ViewOf(output.endpoint(), placement));
@@ -502,7 +466,6 @@ class Executor::Impl {
   Backend& backend_;
   bool check_finite_;
   bool has_profile_;
-  std::unique_ptr<PlanExtension::Part> extension_;  // null for none
   graph::Program program_;
   PlanReport report_;
   std::unique_ptr<kernels::Stream> stream_;
@@ -526,7 +489,6 @@ class Executor::Impl {
   // debug mode only
   std::map<NodeId, std::vector<std::byte*>> bound_outputs_;
   std::map<std::string, MutableTensorView, std::less<>> inputs_;
-  std::map<std::string, WholeInput, std::less<>> whole_inputs_;
   std::vector<MutableTensorView> outputs_;
   bool are_inputs_sent_ = false;
   bool is_running_ = false;

@@ -178,7 +178,7 @@ StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
   const nn::TrainedVariables trained = nn::GradientsOf(loss, "");
   const nn::StepCounter step = nn::AddStepCounter(g);
   return {.values = {{"loss", loss}},
-          .updates = {nn::Adam(g, "adam", trained.variables,
+          .updates = {nn::Adam(replica, "adam", trained.variables,
                                replica.MeanGradients(trained.gradients),
                                g.Scalar(3e-3, DType::kF32), step.value),
                       step.advance}};

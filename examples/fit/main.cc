@@ -51,10 +51,11 @@ static learner::Model::Scores Classify(Graph& g,
           {"accuracy", ReduceMean(Cast(is_right, DType::kF32))}};
 }
 
-static Output Update(Graph& g, const std::vector<VariableId>& variables,
+static Output Update(nn::ReplicaContext& replica,
+                     const std::vector<VariableId>& variables,
                      const std::vector<Output>& gradients, Output step) {
-  return nn::Adam(g, "adam", variables, gradients, g.Scalar(0.01, DType::kF32),
-                  step);
+  return nn::Adam(replica, "adam", variables, gradients,
+                  replica.graph().Scalar(0.01, DType::kF32), step);
 }
 
 int main(int argc, char** argv) try {

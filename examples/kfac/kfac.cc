@@ -177,7 +177,7 @@ StepOutputs BuildStep(ReplicaContext& replica, const Inputs& batch,
   }
   StepOutputs outputs{
       .values = {{"loss", replica.AllReduce(loss, ReduceOp::kMean)}},
-      .updates = {nn::Sgd(g, "sgd", variables, directions,
+      .updates = {nn::Sgd(replica, "sgd", variables, directions,
                           g.Scalar(options.learning_rate, options.dtype)),
                   step.advance}};
   for (size_t i = 0; i < layers.size(); ++i) {

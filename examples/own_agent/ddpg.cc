@@ -161,7 +161,7 @@ class Ddpg : public agents::Agent {
                            const std::vector<VariableId>& parameters) {
       std::vector<Output> values;
       for (const VariableId id : parameters) values.push_back(graph.Read(id));
-      return nn::Adam(graph, name, parameters,
+      return nn::Adam(replica, name, parameters,
                       replica.MeanGradients(graph::Gradients(loss, values)),
                       graph.Scalar(config_.learning_rate, DType::kF32),
                       step.value);

@@ -91,7 +91,7 @@ replicator::StepOutputs BuildStep(replicator::ReplicaContext& replica,
   const nn::TrainedVariables trained = nn::GradientsOf(loss, "");
   const nn::StepCounter step = nn::AddStepCounter(graph);
   const graph::Output update =
-      nn::Adam(graph, "adam", trained.variables,
+      nn::Adam(replica, "adam", trained.variables,
                replica.MeanGradients(trained.gradients),
                graph.Scalar(config.learning_rate, DType::kF32), step.value);
   const auto mean = [&](graph::Output x) {

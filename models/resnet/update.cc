@@ -48,9 +48,11 @@ Output LarsGradient(Graph& graph, const SgdConfig& config,
 
 // Adds SGD in two nodes: weights have weight decay, norms and biases have none
 // (arXiv:1706.02677, section 5.1).
-std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
+std::vector<Output> AddOptimizer(nn::ReplicaContext& replica,
+                                 const SgdConfig& config,
                                  const nn::TrainedVariables& trained,
                                  Output step) {
+  Graph& graph = replica.graph();
   const Output rate = LearningRate(
       config, step, graph::ScalarDType(trained.gradients[0].dtype()));
   std::vector<Output> updates;
@@ -65,7 +67,7 @@ std::vector<Output> AddOptimizer(Graph& graph, const SgdConfig& config,
           LarsGradient(graph, config, some.variables[i], some.gradients[i]);
     }
     updates.push_back(nn::Sgd(
-        graph, "optimizer", some.variables, some.gradients, rate,
+        replica, "optimizer", some.variables, some.gradients, rate,
         {.momentum = config.momentum,
          .weight_decay = has_decay && !is_lars ? config.weight_decay : 0.0}));
   }
@@ -218,7 +220,7 @@ Update BuildUpdate(nn::ReplicaContext& replica, const ResNetConfig& config,
   update.trained = nn::GradientsOf(update.score.loss, "");
   update.trained.gradients = replica.MeanGradients(update.trained.gradients);
   for (const Output& output :
-       AddOptimizer(graph, config.optimizer, update.trained, step.value)) {
+       AddOptimizer(replica, config.optimizer, update.trained, step.value)) {
     update.updates.push_back(output);
   }
   if (config.average_decay > 0.0) {

@@ -96,7 +96,7 @@ void Updates::AddOptimizer(const std::string& name, double learning_rate,
   trained = nn::GradientsOf(update->loss, name + "/");
   trained.gradients = replica_.MeanGradients(trained.gradients);
   update->updates.push_back(nn::Adam(
-      graph_, name + "_optimizer", trained.variables, trained.gradients,
+      replica_, name + "_optimizer", trained.variables, trained.gradients,
       LearningRate(graph_, config_.optimizer, learning_rate, step.value,
                    num_steps, graph::ScalarDType(dtype_)),
       step.value,

@@ -11,9 +11,9 @@ using nn::ReplicaContext;
 // (replicator/calls/collective_ops.h).
 class GraphReplica : public ReplicaContext {
  public:
-  GraphReplica(Graph& graph, ReplicaPlace place, int num_logical_devices = 1)
-      : ReplicaContext(graph, place.id, place.count, num_logical_devices),
-        place_(place) {}
+  GraphReplica(Graph& graph, ReplicaPlace place,
+               const nn::ReplicaOptions& options = {})
+      : ReplicaContext(graph, place.id, place.count, options), place_(place) {}
 
  protected:
   const ReplicaPlace& place() const { return place_; }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/graph/learning_rate_scale.h"
 #include "engine/graph/ops/state.h"
 #include "replicator/calls/graph_replica.h"
 #include "replicator/strategies/step_interface.h"
@@ -19,7 +18,7 @@ namespace {
 class BatchReplica : public GraphReplica {
  public:
   BatchReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
-      : GraphReplica(graph, place, options.logical_devices),
+      : GraphReplica(graph, place, options.replica),
         wire_(options.wire),
         sums_(graph, options.accumulation) {}
 
@@ -83,7 +82,6 @@ ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
                                    const BuildOptions& options) {
   Graph graph(options.seed);
   BatchReplica replica(graph, place, options);
-  const graph::LearningRateScale scale(options.learning_rate_scale);
   StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   const bool is_earlier = options.accumulation.role == BatchRole::kEarlier;
   if (options.take_over && !is_earlier) {
@@ -122,8 +120,8 @@ BuiltReplica BuildReplica(ReplicaPlace place,
   }
   LoweredProgram lowered = LowerCollectives(program, options.lowering);
   AddCalls(lowered.calls, &built.signature);
-  built.program =
-      Partition(std::move(lowered.program), options.logical_devices);
+  built.program = Partition(std::move(lowered.program),
+                            options.replica.num_logical_devices);
   return built;
 }
 

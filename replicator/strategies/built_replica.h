@@ -30,9 +30,7 @@ struct BuildOptions {
   // The number format of gradients between replicas.
   Wire wire;
   Accumulation accumulation;
-  int logical_devices = 1;
-  // Factor on the optimizers' learning rates.
-  double learning_rate_scale = 1.0;
+  nn::ReplicaOptions replica;
   // The place among the replicas that share one copy of the trained variables:
   // those of this process.
   ReplicaPlace sharing;

@@ -367,8 +367,8 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
                      // a debug run must not read a bucket that is being reduced
                      .is_async = !options.check_finite},
         .wire = GradientWire(config_),
-        .logical_devices = config_.logical_devices,
-        .learning_rate_scale = config_.learning_rate_scale};
+        .replica = {.num_logical_devices = config_.logical_devices,
+                    .learning_rate_scale = config_.learning_rate_scale}};
     if (hooks.take_over) {
       build.take_over = [&hooks, part](Graph& graph, StepOutputs outputs) {
         return hooks.take_over(part, graph, std::move(outputs));

@@ -20,6 +20,7 @@
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/nn/optimizers.h"
+#include "engine/nn/single_replica.h"
 #include "tests/parity/golden_error.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/source_folder.h"
@@ -324,7 +325,8 @@ using BuildUpdate = Output (*)(Graph&, VariableId, Output gradient,
 
 Output AddAdam(Graph& graph, VariableId p, Output gradient, Output step,
                double weight_decay, double clip) {
-  return nn::Adam(graph, "optimizer", {p}, {gradient},
+  nn::SingleReplica replica(graph);
+  return nn::Adam(replica, "optimizer", {p}, {gradient},
                   graph.Scalar(0.0078125, graph::ScalarDType(gradient.dtype())),
                   step, {.weight_decay = weight_decay},
                   {.max_global_norm = clip});
@@ -334,15 +336,17 @@ std::map<std::string, BuildUpdate> OptimizerCases() {
   return {
       {"optimizer/sgd",
        [](Graph& graph, VariableId p, Output gradient, Output) {
+         nn::SingleReplica replica(graph);
          return nn::Sgd(
-             graph, "optimizer", {p}, {gradient},
+             replica, "optimizer", {p}, {gradient},
              graph.Scalar(0.125, graph::ScalarDType(gradient.dtype())),
              {.weight_decay = 0.01});
        }},
       {"optimizer/sgd_nesterov",
        [](Graph& graph, VariableId p, Output gradient, Output) {
+         nn::SingleReplica replica(graph);
          return nn::Sgd(
-             graph, "optimizer", {p}, {gradient},
+             replica, "optimizer", {p}, {gradient},
              graph.Scalar(0.125, graph::ScalarDType(gradient.dtype())),
              {.momentum = 0.9, .nesterov = true});
        }},

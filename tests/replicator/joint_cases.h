@@ -76,14 +76,14 @@ inline StepOutputs DiscriminatorPart(ReplicaContext& replica,
   const Optimizer adam =
       replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                 const std::vector<Output>& mean) {
-        return nn::Adam(g, "d_adam", variables, mean,
+        return nn::Adam(replica, "d_adam", variables, mean,
                         g.Scalar(0.02, DType::kF64), counter.value);
       });
   const Optimizer sgd =
       replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                 const std::vector<Output>& mean) {
-        return nn::Sgd(g, "d_sgd", variables, mean, g.Scalar(0.05, DType::kF64),
-                       {.momentum = 0.5});
+        return nn::Sgd(replica, "d_sgd", variables, mean,
+                       g.Scalar(0.05, DType::kF64), {.momentum = 0.5});
       });
   return {.values = {{"discriminator_loss",
                       replica.AllReduce(loss, ReduceOp::kMean)}},
@@ -106,7 +106,7 @@ inline StepOutputs GeneratorPart(ReplicaContext& replica, const Inputs& batch) {
   const Optimizer adam =
       replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                 const std::vector<Output>& mean) {
-        return nn::Adam(g, "g_adam", variables, mean,
+        return nn::Adam(replica, "g_adam", variables, mean,
                         g.Scalar(0.02, DType::kF64), counter.value);
       });
   return {

@@ -260,7 +260,7 @@ inline StepOutputs NetworkStep(ReplicaContext& replica, const Inputs& batch) {
   const Optimizer adam =
       replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                 const std::vector<Output>& gradients) {
-        return nn::Adam(g, "adam", variables, gradients,
+        return nn::Adam(replica, "adam", variables, gradients,
                         g.Scalar(0.01, DType::kF64), counter.value, {},
                         {.max_global_norm = 1.0});
       });

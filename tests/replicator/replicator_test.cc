@@ -71,7 +71,7 @@ StepOutputs RegressionStep(ReplicaContext& replica, const Inputs& batch) {
   const Optimizer sgd =
       replica.WrapOptimizer([&](const std::vector<VariableId>& parameters,
                                 const std::vector<Output>& gradients) {
-        return nn::Sgd(g, "sgd", parameters, gradients,
+        return nn::Sgd(replica, "sgd", parameters, gradients,
                        g.Scalar(0.1, DType::kF32));
       });
   return {.values = {{"loss", loss}, {"error", error}},

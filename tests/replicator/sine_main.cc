@@ -63,7 +63,7 @@ static StepOutputs SineStep(ReplicaContext& replica, const Inputs& batch) {
   const nn::StepCounter step = nn::AddStepCounter(g);
   const Optimizer adam =
       replica.WrapOptimizer([&](const auto& variables, const auto& gradients) {
-        return nn::Adam(g, "adam", variables, gradients,
+        return nn::Adam(replica, "adam", variables, gradients,
                         g.Scalar(0.01, DType::kF32), step.value);
       });
   const Output update = adam(parameters, graph::Gradients(loss, values));

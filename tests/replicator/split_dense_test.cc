@@ -82,9 +82,10 @@ Trained Train(int parts, int devices) {
           all.push_back(static_cast<VariableId>(v));
           reads.push_back(g.Read(all.back()));
         }
-        const Output update = Sgd(
-            g, "sgd", all, replica.MeanGradients(graph::Gradients(loss, reads)),
-            g.Scalar(0.01, DType::kF64), {.momentum = 0.0});
+        const Output update =
+            Sgd(replica, "sgd", all,
+                replica.MeanGradients(graph::Gradients(loss, reads)),
+                g.Scalar(0.01, DType::kF64), {.momentum = 0.0});
         return StepOutputs{.values = {{"hidden", hidden}, {"y", y}},
                            .updates = {update}};
       });

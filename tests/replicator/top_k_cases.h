@@ -46,7 +46,7 @@ inline TopKRun TrainWithTopK(const ReplicationConfig& config, int num_steps) {
     const Optimizer sgd =
         replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                   const std::vector<Output>& gradients) {
-          return nn::Sgd(g, "sgd", variables, gradients,
+          return nn::Sgd(replica, "sgd", variables, gradients,
                          g.Scalar(0.02, DType::kF32));
         });
     const Output update = sgd(

@@ -29,6 +29,7 @@
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizers.h"
+#include "engine/nn/single_replica.h"
 #include "engine/runtime/executor.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/message_of.h"
@@ -70,8 +71,9 @@ class TrainingStep {
     values.reserve(parameters.size());
     for (const VariableId id : parameters) values.push_back(graph_.Read(id));
     const nn::StepCounter step = nn::AddStepCounter(graph_);
+    nn::SingleReplica replica(graph_);
     const Output update =
-        nn::Adam(graph_, "adam", parameters, graph::Gradients(loss, values),
+        nn::Adam(replica, "adam", parameters, graph::Gradients(loss, values),
                  graph_.Scalar(1e-2, DType::kF32), step.value);
     plan_.emplace(
         graph_,

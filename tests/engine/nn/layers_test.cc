@@ -9,6 +9,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/nn/optimizers.h"
+#include "engine/nn/single_replica.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -159,8 +160,9 @@ TEST(TrainingTest, AdamFitsASmallFunction) {
     reads.push_back(g.Read(parameter));
   }
   const StepCounter step = AddStepCounter(g);
+  SingleReplica replica(g);
   const Output update =
-      Adam(g, "adam", parameters, graph::Gradients(loss, reads),
+      Adam(replica, "adam", parameters, graph::Gradients(loss, reads),
            LinearSchedule(step.value, 0.05, 0.01, 0, 300), step.value, {},
            {.max_global_norm = 1.0});
   const auto plan =

@@ -18,7 +18,6 @@
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/graph/ops/state.h"
-#include "engine/graph/process_hooks.h"
 #include "engine/kernels/reference/reference_backend.h"
 #include "tests/support/allocation_counter.h"
 #include "tests/support/graph_runner.h"
@@ -65,25 +64,6 @@ TEST(ExecutorTest, AnInputMayHaveNoElements) {
     EXPECT_TRUE(plan->output(1).Span<float>().empty());
     EXPECT_EQ(ToDoubles(plan->output(2)), (V{0}));
   }
-}
-
-// An input without elements may have the address of another one.
-TEST(ExecutorTest, AnInputOfAProcessIsToldFromOneWithoutElements) {
-  GraphRunner runner;
-  Graph& g = runner.graph();
-  const Output empty = g.Input("empty", DType::kF32, Shape({0, 3}));
-  const graph::ProcessHooks hooks{.part_of_input = [](const Shape& /*shape*/) {
-    return graph::InputPart{.index = 1, .count = 2};
-  }};
-  graph::SetProcessHooks(&hooks);
-  const Output x = g.Input("x", DType::kF32, Shape({4}));
-  graph::SetProcessHooks(nullptr);
-  const auto plan = runner.Compile({.outputs = {x, graph::ReduceSum(empty)}});
-  EXPECT_EQ(plan->input("empty").shape(), Shape({0, 3}));
-  ASSERT_EQ(plan->input("x").shape(), Shape({4}));
-  std::ranges::copy(V{1, 2, 3, 4}, plan->input("x").Span<float>().begin());
-  plan->Run();
-  EXPECT_EQ(ToDoubles(plan->output(0)), (V{3, 4}));
 }
 
 TEST(ExecutorTest, AnUpdateIsSeenByTheNextRunAndByOtherPlans) {

@@ -57,7 +57,7 @@ TEST(PipelineTest, NoDeviceWaitsBetweenParts) {
   model.image_size = 16;
   model.num_classes = 3;
   model.micro_batches = kParts;
-  nn::SingleReplica replica(graph, /*num_logical_devices=*/2);
+  nn::SingleReplica replica(graph, {.num_logical_devices = 2});
   const models::resnet::Update update = models::resnet::BuildUpdate(
       replica, model, DType::kF32,
       models::resnet::AddBatchInputs(graph, model, /*batch_size=*/8));

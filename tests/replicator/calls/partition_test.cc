@@ -12,6 +12,7 @@
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/nn/optimizers.h"
+#include "engine/nn/single_replica.h"
 #include "replicator/calls/transfers.h"
 #include "replicator/replicator.h"
 #include "tests/replicator/replication_cases.h"
@@ -56,8 +57,9 @@ TEST(PartitionTest, VariablesFollowTheirOpsAndUpdatesTheirVariables) {
   Graph graph;
   const Output x = graph.Input("x", DType::kF32, Shape({4, 3}));
   const TwoLayers layers(graph, x, 1);
+  nn::SingleReplica replica(graph);
   const Output update =
-      nn::Sgd(graph, "sgd", layers.parameters, layers.gradients,
+      nn::Sgd(replica, "sgd", layers.parameters, layers.gradients,
               graph.Scalar(0.1, DType::kF32), {.momentum = 0.9});
   const PartitionedProgram parts =
       Partition(graph::ExtractProgram(graph, {layers.loss}, {update}), 2);
@@ -138,7 +140,7 @@ std::map<std::string, std::vector<double>> TrainOnDevices(int replicas,
     const nn::StepCounter counter = nn::AddStepCounter(g, "step");
     const Optimizer adam = replica.WrapOptimizer(
         [&](const auto& variables, const auto& gradients) {
-          return nn::Adam(g, "adam", variables, gradients,
+          return nn::Adam(replica, "adam", variables, gradients,
                           g.Scalar(0.01, DType::kF32), counter.value, {},
                           {.max_global_norm = 0.5});
         });

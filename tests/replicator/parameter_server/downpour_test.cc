@@ -35,7 +35,7 @@ StepFn LinearStep(double rate) {
     const Optimizer sgd =
         replica.WrapOptimizer([&](const std::vector<VariableId>& variables,
                                   const std::vector<Output>& gradients) {
-          return nn::Sgd(g, "sgd", variables, gradients,
+          return nn::Sgd(replica, "sgd", variables, gradients,
                          g.Scalar(rate, DType::kF64));
         });
     return StepOutputs{
@@ -150,7 +150,7 @@ TEST(DownpourTest, RefusesPushesThatHaveNoSum) {
           const auto gradients =
               replica.MeanGradients(graph::Gradients(loss, {g.Read(w)}));
           return StepOutputs{.values = {},
-                             .updates = {nn::Sgd(g, "sgd", {w}, gradients,
+                             .updates = {nn::Sgd(replica, "sgd", {w}, gradients,
                                                  g.Scalar(0.1, DType::kF64), {},
                                                  {.max_global_norm = 1.0})}};
         });

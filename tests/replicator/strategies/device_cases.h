@@ -87,7 +87,7 @@ inline StepOutputs EveryCall(ReplicaContext& replica, const Inputs& batch) {
   const Optimizer sgd =
       replica.WrapOptimizer([&](const std::vector<VariableId>& parameters,
                                 const std::vector<Output>& gradients) {
-        return nn::Sgd(g, "sgd", parameters, gradients,
+        return nn::Sgd(replica, "sgd", parameters, gradients,
                        g.Scalar(0.1, DType::kF32));
       });
   std::vector<Output> rows(static_cast<size_t>(n),

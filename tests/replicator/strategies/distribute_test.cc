@@ -11,7 +11,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/kernels/backend.h"
-#include "engine/runtime/executor.h"
+#include "engine/runtime/variable_store.h"
 #include "replicator/comm/mpi_communicator.h"
 #include "tests/support/message_of.h"
 
@@ -26,15 +26,16 @@ constexpr int64_t kColumns = 64;
 // The mean of w, as a plan over all processes.
 class MeanOfW {
  public:
-  MeanOfW() : store_(*backend_, /*seed=*/1) {
+  explicit MeanOfW(Distribution* processes) : store_(*backend_, /*seed=*/1) {
+    DistributedReplica replica(processes, graph_);
     const graph::Output x =
-        graph_.Input("x", DType::kF64, Shape({kRows, kColumns}));
+        replica.Input("x", DType::kF64, Shape({kRows, kColumns}));
+    EXPECT_EQ(x.shape(), Shape({kRows / processes->num_processes(), kColumns}));
     const graph::Output w = graph_.Read(graph_.AddVariable(
         {.name = "w", .dtype = DType::kF64, .shape = Shape({kColumns})}));
-    plan_ = std::make_unique<runtime::Executor>(
-        graph_,
-        runtime::PlanSpec{.outputs = {graph::ReduceMean(graph::Mul(x, w))}},
-        store_);
+    plan_ = replica.Compile({.outputs = {graph::ReduceMean(graph::Mul(x, w))}},
+                            store_);
+    EXPECT_EQ(plan_->input("x").shape(), Shape({kRows, kColumns}));
   }
 
   runtime::VariableStore& store() { return store_; }
@@ -49,7 +50,7 @@ class MeanOfW {
       kernels::MakeBackend("reference", {});
   graph::Graph graph_{/*seed=*/1};
   runtime::VariableStore store_;
-  std::unique_ptr<runtime::Executor> plan_;
+  std::unique_ptr<DistributedPlan> plan_;
 };
 
 TEST(DistributeTest, EveryModelBeginsWithTheFirstProcesssVariables) {
@@ -58,7 +59,7 @@ TEST(DistributeTest, EveryModelBeginsWithTheFirstProcesssVariables) {
   // one of them gets the memory of an earlier one
   for (int i = 1; i < 20; ++i) {
     const double value = i;
-    MeanOfW model;
+    MeanOfW model(processes.get());
     if (processes->leads()) {
       const std::vector<double> w(kColumns, value);
       model.store().Set("w",
@@ -71,7 +72,7 @@ TEST(DistributeTest, EveryModelBeginsWithTheFirstProcesssVariables) {
 
 TEST(DistributeTest, RefusesStoresOfDifferentVariables) {
   const auto processes = Distribute(kRows);
-  MeanOfW model;
+  MeanOfW model(processes.get());
   if (processes->leads()) {
     graph::Graph more(/*seed=*/1);
     more.AddVariable({.name = "v", .dtype = DType::kF32, .shape = Shape({2})});

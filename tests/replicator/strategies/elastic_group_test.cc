@@ -117,9 +117,9 @@ double XAfterOneStep(double learning_rate_scale) {
     const graph::Output loss = g.Read(w);
     const auto mean =
         replica.MeanGradients(graph::Gradients(loss, {g.Read(w)}));
-    return StepOutputs{
-        .values = {},
-        .updates = {nn::Sgd(g, "sgd", {w}, mean, g.Scalar(0.5, DType::kF64))}};
+    return StepOutputs{.values = {},
+                       .updates = {nn::Sgd(replica, "sgd", {w}, mean,
+                                           g.Scalar(0.5, DType::kF64))}};
   });
   EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
   return VariablesOf<double>(*replicator).at("w")[0];

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/graph/ops/optimizer.h"
+#include "engine/nn/single_replica.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -29,7 +30,8 @@ struct Problem {
   }
 
   Output Sgd(Output g, const nn::ClipOptions& clip = {}) {
-    return nn::Sgd(graph, "sgd", {w}, {g}, graph.Scalar(0.1, DType::kF32),
+    nn::SingleReplica replica(graph);
+    return nn::Sgd(replica, "sgd", {w}, {g}, graph.Scalar(0.1, DType::kF32),
                    {.momentum = 0.9}, clip);
   }
   SharedProgram Share(const std::vector<Output>& outputs,
@@ -176,7 +178,7 @@ TEST(SharedUpdatesTest, StepsSeeWhatOthersTrain) {
         const VariableId w = AddWeight(g, "w", shape);
         const Output mean = replica.AllReduce(batch.at("x"), ReduceOp::kMean);
         return StepOutputs{.values = {},
-                           .updates = {nn::Sgd(g, "sgd", {w}, {mean},
+                           .updates = {nn::Sgd(replica, "sgd", {w}, {mean},
                                                g.Scalar(1.0, DType::kF64))}};
       });
   std::vector<double> expected(kColumns, 0.0);
@@ -231,17 +233,17 @@ TEST(SharedUpdatesTest, RefusesAVariableThatIsUpdatedInTwoWays) {
       });
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] {
-        replicator->Build(
-            *input, [](ReplicaContext& replica, const Inputs& batch) {
-              Graph& g = replica.graph();
-              const VariableId w = AddWeight(g, "w", Shape({}));
-              const Output mean = replica.AllReduce(
-                  graph::ReduceMean(batch.at("x")), ReduceOp::kMean);
-              return StepOutputs{.values = {},
-                                 .updates = {nn::Sgd(g, "sgd", {w}, {mean},
-                                                     g.Scalar(1.0, DType::kF64),
-                                                     {.momentum = 0.9})}};
-            });
+        replicator->Build(*input, [](ReplicaContext& replica,
+                                     const Inputs& batch) {
+          Graph& g = replica.graph();
+          const VariableId w = AddWeight(g, "w", Shape({}));
+          const Output mean = replica.AllReduce(
+              graph::ReduceMean(batch.at("x")), ReduceOp::kMean);
+          return StepOutputs{.values = {},
+                             .updates = {nn::Sgd(replica, "sgd", {w}, {mean},
+                                                 g.Scalar(1.0, DType::kF64),
+                                                 {.momentum = 0.9})}};
+        });
       }),
       "'sgd/momentum/w' is updated by all replicas of a process together in "
       "one step and by each replica alone in another; hint: build the step "
@@ -287,12 +289,12 @@ std::map<std::string, std::vector<float>> Train(const ReplicationConfig& config,
     const std::vector<VariableId> parameters = {first, second};
     const Output rate = g.Scalar(0.01, DType::kF32);
     if (has_momentum) {
-      outputs.updates = {nn::Sgd(g, "sgd", parameters, means, rate,
+      outputs.updates = {nn::Sgd(replica, "sgd", parameters, means, rate,
                                  {.momentum = 0.9, .weight_decay = 0.01})};
     } else {
       const nn::StepCounter counter = nn::AddStepCounter(g);
       outputs.updates = {
-          nn::Adam(g, "adam", parameters, means, rate, counter.value),
+          nn::Adam(replica, "adam", parameters, means, rate, counter.value),
           counter.advance};
     }
     return outputs;
