@@ -20,6 +20,7 @@
 #include "learner/data/epoch_order.h"
 #include "learner/learner.h"
 #include "learner/workload.h"
+#include "replicator/make_replicator.h"
 
 namespace replicant::learner {
 namespace {
@@ -179,8 +180,8 @@ class FitWorkload : public Workload {
       : dataset_size_(training.size()),
         batch_size_(options.batch_size),
         order_({training.size()}, options.seed),
-        replicator_(replicator::Replicator::Create(
-            options.replication, options.seed, options.place)) {
+        replicator_(replicator::MakeReplicator(options.replication,
+                                               options.seed, options.place)) {
     // one process draws, so that a checkpoint has one cut
     input_ = replicator_->MakeInput(
         [&](const InputContext& context) {

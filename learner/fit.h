@@ -88,7 +88,7 @@ struct FitResult {
 // Trains to the end of the epochs. Resumes from the folder's checkpoint if
 // there is one; a run that has ended trains no further. Throws InvalidArgument
 // for datasets and options that do not fit, and what Replicator::Build(),
-// Replicator::Create() and Learner throw.
+// MakeReplicator() and Learner throw.
 FitResult Fit(const Model& model, const Dataset& training,
               const FitOptions& options);
 

@@ -21,7 +21,7 @@
 // together are a group. A primitive spans the replicas of one group, and so
 // does a batch.
 //
-//   auto replicator = Replicator::Create(config.replication, seed);
+//   auto replicator = MakeReplicator(config.replication, seed);
 //   auto input = replicator->MakeInput(input_fn);
 //   auto step = replicator->Build(*input, [&](ReplicaContext& replica,
 //                                             const Inputs& batch) {
@@ -130,22 +130,8 @@ struct ProcessPlace {
   std::filesystem::path folder = {};
 };
 
-// Whether this build has backend pjrt (replicator/pjrt).
-bool HasPjrt();
-
 class Replicator {
  public:
-  // `seed` draws the first values of variables and feeds random ops.
-  // Throws what kernels::MakeBackend() throws, and ConfigError for processes
-  // that do not fit the strategy.
-  static std::unique_ptr<Replicator> Create(const ReplicationConfig& config,
-                                            uint64_t seed,
-                                            const ProcessPlace& place = {});
-  // The same with `make_backend` in the place of kernels::MakeBackend(), called
-  // once or more for each replica of this process.
-  static std::unique_ptr<Replicator> Create(
-      const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
-      const kernels::BackendFactory& make_backend);
   virtual ~Replicator() = default;
 
   // Number of replicas in all groups.

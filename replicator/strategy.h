@@ -13,7 +13,7 @@ class Replicator;
 struct ProcessPlace;
 struct ReplicationConfig;
 
-// The arguments of Replicator::Create(); they are valid during the call.
+// The arguments of MakeReplicator(); they are valid during the call.
 struct StrategyRequest {
   const ReplicationConfig& config;
   uint64_t seed;
@@ -21,8 +21,8 @@ struct StrategyRequest {
   const kernels::BackendFactory& make_backend;
 };
 
-// A way for replicas to work together: its name, its traits, and how its
-// replicators are made. A strategy is a constant, known by its address.
+// A way for replicas to work together: its name and its traits. A strategy is a
+// constant, known by its address.
 struct Strategy {
   // The value of `replication.strategy`, and its part of the manual.
   std::string_view name;
@@ -41,7 +41,8 @@ struct Strategy {
 
   // Number of replicas that share a batch.
   int (*replicas_of_group)(const ReplicationConfig& config) = nullptr;
-  // Throws what Replicator::Create() throws.
+  // Makes the replicators of a program's own strategy; throws what
+  // MakeReplicator() throws. Null for the constants below.
   std::unique_ptr<Replicator> (*make)(const StrategyRequest& request) = nullptr;
 
   static const Strategy kSingle;

@@ -15,6 +15,7 @@
 #include "learner/workloads/image_steps.h"
 #include "models/resnet/step_graph.h"
 #include "models/sngan/step_graph.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 
 namespace replicant::learner {
@@ -144,7 +145,7 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
 ReplicaTimer::ReplicaTimer(const ReplicaCase& c,
                            const replicator::ReplicationConfig& config,
                            const runtime::CompileOptions& options)
-    : replicator_(replicator::Replicator::Create(config, /*seed=*/1)),
+    : replicator_(replicator::MakeReplicator(config, /*seed=*/1)),
       input_(replicator_->MakeInput([&](const InputContext& context) {
         return std::make_unique<OneBatch>(
             c.specs(context.PipelineBatchSize(c.batch_size)));

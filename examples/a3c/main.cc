@@ -21,6 +21,7 @@
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizers.h"
 #include "engine/nn/trained_variables.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 
 using namespace replicant;              // NOLINT
@@ -196,7 +197,7 @@ int main(int argc, char** argv) try {
   const auto actor_of = [&](const InputContext& context) {
     return actors[static_cast<size_t>(context.group_id)].get();
   };
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   const auto views = replicator->MakeInput([&](const InputContext& context) {
     return std::make_unique<ActInput>(actor_of(context));
   });

@@ -6,6 +6,7 @@
 
 #include "base/config/load.h"
 #include "kfac.h"
+#include "replicator/make_replicator.h"
 
 using namespace replicant;              // NOLINT
 using namespace replicant::replicator;  // NOLINT
@@ -59,7 +60,7 @@ int main(int /*argc*/, char** argv) try {
   const auto config =
       config::Load<ReplicationConfig>(config::Document::FromFile(argv[1]))
           .config;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   const auto input = replicator->MakeInput([](const InputContext& context) {
     return std::make_unique<Products>(context);
   });

@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "replicator/strategies/replica_team.h"
+#include "replicator/make_replicator.h"
+#include "replicator/steps/replica_team.h"
 
 using namespace replicant;              // NOLINT
 using namespace replicant::replicator;  // NOLINT
@@ -52,11 +53,9 @@ class LocalSgd : public Replicator {
     // on the thread that computes, whose processors the backend takes; each
     // draws its own random numbers
     team_.Run([&](int i) {
-      replicas_[static_cast<size_t>(i)] = Strategy::kSingle.make(
-          {.config = config,
-           .seed = request.seed + static_cast<uint64_t>(i),
-           .place = request.place,
-           .make_backend = request.make_backend});
+      replicas_[static_cast<size_t>(i)] =
+          MakeReplicator(config, request.seed + static_cast<uint64_t>(i),
+                         request.place, request.make_backend);
     });
   }
 

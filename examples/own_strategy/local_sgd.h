@@ -17,7 +17,7 @@
 // - variables() averages first, so that a checkpoint and what is published are
 //   never one replica's.
 //
-// Throws what Strategy::kSingle throws.
+// Throws what MakeReplicator() throws for Strategy::kSingle.
 std::unique_ptr<replicant::replicator::Replicator> MakeLocalSgd(
     const replicant::replicator::StrategyRequest& request, int period);
 

@@ -23,7 +23,7 @@
 #include "learner/workloads/model_file.h"
 #include "programs/run/find_checkpoint.h"
 #include "programs/run/make_workload.h"
-#include "replicator/step_modules.h"
+#include "replicator/inspect/stablehlo_replicator.h"
 
 namespace replicant::programs {
 namespace {

@@ -31,6 +31,7 @@
 #include "programs/run/stop_order.h"
 #include "replay/client/batch_reader.h"
 #include "replicator/comm/mpi_communicator.h"
+#include "replicator/make_replicator.h"
 
 namespace replicant::programs {
 namespace {
@@ -89,9 +90,9 @@ int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
   const StopSignal stop;
   fleet::HeartbeatSender heartbeat(
       fleet::HeartbeatSenderOptions::FromEnvironment({.id = id}));
-  auto replicator = replicator::Replicator::Create(
-      config.learner.replication, static_cast<uint64_t>(config.run.seed),
-      place);
+  auto replicator =
+      replicator::MakeReplicator(config.learner.replication,
+                                 static_cast<uint64_t>(config.run.seed), place);
   std::optional<replay::BatchReader> transitions;
   const replicator::ReplicationConfig& replication = config.learner.replication;
   // one that follows the first process of its group
@@ -150,7 +151,7 @@ int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   CheckLaunch(config.learner.replication);
   const StopSignal stop;
-  auto replicator = replicator::Replicator::Create(
+  auto replicator = replicator::MakeReplicator(
       config.learner.replication, static_cast<uint64_t>(config.run.seed));
   if (replicator->process_id() > 0) {
     // under MPI

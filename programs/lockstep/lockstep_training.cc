@@ -34,6 +34,7 @@
 #include "programs/run/step_shape.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/client/local_replay.h"
+#include "replicator/make_replicator.h"
 
 namespace replicant::programs {
 namespace {
@@ -181,13 +182,13 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                .num_environments = environments_.size(),
                .seed = seed_}),
       source_(&replay_, checkpointer_.get(), &policy_),
-      workload_(config.workload->make(
-          config.section(), {.learner = config.learner,
-                             .seed = seed_,
-                             .replicator = replicator::Replicator::Create(
-                                 config.learner.replication, seed_),
-                             .spec = config.SpecOf(task_),
-                             .source = &source_})),
+      workload_(config.workload->make(config.section(),
+                                      {.learner = config.learner,
+                                       .seed = seed_,
+                                       .replicator = replicator::MakeReplicator(
+                                           config.learner.replication, seed_),
+                                       .spec = config.SpecOf(task_),
+                                       .source = &source_})),
       actor_(task_, &environments_, &policy_, Sinks(),
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),

@@ -4,7 +4,7 @@
 
 #include "engine/kernels/backend.h"
 #include "programs/run/invocation.h"
-#include "replicator/step_plans.h"
+#include "replicator/inspect/plan_replicator.h"
 
 namespace replicant::programs {
 

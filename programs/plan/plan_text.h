@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "replicator/step_plans.h"
+#include "replicator/inspect/plan_replicator.h"
 
 namespace replicant::programs {
 

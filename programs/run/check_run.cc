@@ -16,6 +16,7 @@
 #include "engine/kernels/backend.h"
 #include "env/camera.h"
 #include "fleet/metrics_page.h"
+#include "replicator/pjrt/pjrt_replicator.h"
 #include "replicator/replicator.h"
 
 namespace replicant::programs {

@@ -5,6 +5,7 @@
 #include "env/task_config.h"
 #include "learner/data/encoded_images.h"
 #include "programs/run/check_run.h"
+#include "replicator/make_replicator.h"
 
 namespace replicant::programs {
 namespace {
@@ -36,7 +37,7 @@ agents::TaskSpec TaskOf(const Invocation& invocation) {
 std::unique_ptr<replicator::Replicator> MakeOneReplica(
     const RunConfig& config) {
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  return replicator::Replicator::Create(
+  return replicator::MakeReplicator(
       {.backend = replication.backend,
        .pjrt = replication.pjrt,
        .threads = replication.threads,

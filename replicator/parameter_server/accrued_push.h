@@ -4,7 +4,7 @@
 
 #include "base/tensor/host_tensor.h"
 #include "base/tensor/tensor_view.h"
-#include "replicator/calls/step_split.h"
+#include "replicator/parameter_server/step_split.h"
 
 namespace replicant::replicator {
 

@@ -32,7 +32,8 @@
 #include "engine/runtime/checkpoint.h"
 #include "replicator/calls/graph_replica.h"
 #include "replicator/parameter_server/parameter_shard.h"
-#include "replicator/strategies/step_interface.h"
+#include "replicator/steps/step_values.h"
+#include "replicator/unknown_name.h"
 
 namespace replicant::replicator {
 namespace {

@@ -14,8 +14,9 @@
 // first one talks to the servers.
 //
 // The step function is the same as for other strategies: servers run the part
-// behind its primitives (replicator/calls/step_split.h), with the same
-// graph and kernels. One worker with one replica computes the bits of `single`.
+// behind its primitives (replicator/parameter_server/step_split.h), with the
+// same graph and kernels. One worker with one replica computes the bits of
+// `single`.
 //
 // variables() of the first worker are those of all servers between two steps.
 // The first worker sends variables that a program wrote there to the servers

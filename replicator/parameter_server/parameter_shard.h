@@ -14,9 +14,9 @@
 #include "engine/runtime/checkpoint.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/variable_store.h"
-#include "replicator/calls/step_split.h"
 #include "replicator/parameter_server/parameter_protocol.h"
 #include "replicator/parameter_server/staleness_gate.h"
+#include "replicator/parameter_server/step_split.h"
 
 namespace replicant::replicator {
 

@@ -15,12 +15,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rpc/group_key.h"
-#include "replicator/calls/step_split.h"
 #include "replicator/parameter_server/accrued_push.h"
 #include "replicator/parameter_server/parameter_protocol.h"
 #include "replicator/parameter_server/parameter_server_replicator.h"
 #include "replicator/parameter_server/parameter_shard.h"
 #include "replicator/parameter_server/server_link.h"
+#include "replicator/parameter_server/step_split.h"
 #include "replicator/strategies/synchronous_replicator.h"
 
 // A group's replicas are a synchronous replicator of their own, in one process

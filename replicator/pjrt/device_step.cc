@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "replicator/strategies/gradient_sums.h"
+#include "replicator/steps/gradient_sums.h"
 
 namespace replicant::replicator {
 DeviceStep::DeviceStep(const StepDevices& devices, StableHloStep step,

@@ -11,8 +11,8 @@
 #include "engine/pjrt/client.h"
 #include "engine/runtime/executor.h"
 #include "replicator/pjrt/device_variables.h"
-#include "replicator/strategies/shared_input.h"
-#include "replicator/strategies/stablehlo_step.h"
+#include "replicator/steps/shared_input.h"
+#include "replicator/steps/stablehlo_step.h"
 
 namespace replicant::replicator {
 

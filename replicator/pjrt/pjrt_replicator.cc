@@ -13,11 +13,11 @@
 #include "engine/pjrt/client.h"
 #include "replicator/pjrt/device_step.h"
 #include "replicator/pjrt/device_variables.h"
-#include "replicator/strategies/part_sequence.h"
-#include "replicator/strategies/processes.h"
-#include "replicator/strategies/shared_input.h"
-#include "replicator/strategies/stablehlo_step.h"
-#include "replicator/strategies/step_interface.h"
+#include "replicator/steps/part_sequence.h"
+#include "replicator/steps/processes.h"
+#include "replicator/steps/shared_input.h"
+#include "replicator/steps/stablehlo_step.h"
+#include "replicator/steps/step_values.h"
 
 namespace replicant::replicator {
 namespace {

@@ -8,6 +8,9 @@
 
 namespace replicant::replicator {
 
+// Whether this build has backend pjrt.
+bool HasPjrt();
+
 // Backend `pjrt`, for the strategies `single` and `in_graph`: each replica is a
 // device of one PJRT client. XLA compiles a step once, as one program for all
 // replicas, and collectives run on the devices.

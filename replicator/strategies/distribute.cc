@@ -19,7 +19,7 @@
 #include "replicator/comm/mpi_communicator.h"
 #include "replicator/comm/tcp_communicator.h"
 #include "replicator/comm/thread_communicator.h"
-#include "replicator/strategies/replica_ranks.h"
+#include "replicator/steps/replica_ranks.h"
 
 namespace replicant::replicator {
 namespace {
@@ -156,8 +156,8 @@ Output DistributedReplica::Input(const std::string& name, DType dtype,
                                  const Shape& shape, CallSite site) {
   if (shape.rank() == 0 || shape[0] != processes_.batch_size()) {
     throw ShapeError(fmt::format(
-        "{}: Input: '{}' is {}; want {} rows, the batch size",
-        site.ToString(), name, shape.ToString(), processes_.batch_size()));
+        "{}: Input: '{}' is {}; want {} rows, the batch size", site.ToString(),
+        name, shape.ToString(), processes_.batch_size()));
   }
   const Output rows =
       graph().Input(name, dtype, shape.WithLeading(processes_.rows()), site);

@@ -15,7 +15,7 @@
 #include "replicator/calls/graph_replica.h"
 #include "replicator/comm/collective_queue.h"
 #include "replicator/comm/communicator.h"
-#include "replicator/strategies/processes.h"
+#include "replicator/steps/processes.h"
 
 // A program with a graph, an optimizer and an executor of its own
 // (docs/graph.md), run by several processes (the user-transparent programs of

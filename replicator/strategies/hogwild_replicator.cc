@@ -14,8 +14,8 @@
 #include "base/racy_memory.h"
 #include "base/rng.h"
 #include "engine/kernels/backend.h"
-#include "replicator/strategies/asynchronous_team.h"
-#include "replicator/strategies/lone_plans.h"
+#include "replicator/steps/asynchronous_team.h"
+#include "replicator/steps/lone_plans.h"
 
 namespace replicant::replicator {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/tensor/host_tensor.h"
 #include "engine/kernels/backend.h"
-#include "replicator/strategies/lone_plans.h"
+#include "replicator/steps/lone_plans.h"
 
 namespace replicant::replicator {
 namespace {

@@ -37,7 +37,7 @@ class SynchronousReplicator : public Replicator {
 // Each replica has a plan, a store and a communicator of its own. All stores
 // begin with the same values and get the same updates, so that they stay equal
 // bit by bit. Replicas of one process share one copy of the trained variables
-// (replicator/strategies/shared_updates.h) where their backend's memory is
+// (replicator/steps/shared_updates.h) where their backend's memory is
 // the host's; on another backend each replica has a copy. A variable that every
 // replica updates with values of its own is made equal within the step, as its
 // ReplicaAgreement says.

@@ -37,15 +37,6 @@ VENDOR_HEADERS = [
 # libraries together
 SKIPPED = {"build", "examples", ".git"}
 FREE = {"tests", "bench"}
-# Files that break a rule until their rooms are divided.
-EXCEPTIONS = {
-    "engine/graph/graph.cc",
-    "engine/graph/process_hooks.cc",
-    "engine/graph/process_hooks.h",
-    "engine/nn/optimizers.cc",
-    "replicator/pjrt/device_step.h",
-    "replicator/pjrt/device_variables.h",
-}
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 HEADER_SUFFIXES = (".h", ".cuh")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
@@ -344,7 +335,7 @@ def main(root, write):
     problems = tree.circles()
     if not problems:
         problems = check_page(root, tree, write)
-    problems += [problem for path in paths if path not in EXCEPTIONS
+    problems += [problem for path in paths
                  for problem in check_file(root, tree, path)]
     for problem in problems:
         print(problem)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/nn/optimizers.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/replicator/replication_cases.h"
 
@@ -61,7 +62,7 @@ KfacOptions Options() { return {.sizes = {2, 6, 5, 1}, .dtype = DType::kF64}; }
 
 std::map<std::string, std::vector<double>> Train(
     const ReplicationConfig& config) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Examples(/*length=*/8));
   const auto step = replicator->Build(*input, KfacStep(Options()));
   while (step->Run(kNoWait) == NextResult::kOk) {
@@ -97,8 +98,7 @@ TEST(KfacTest, LearnsWithServers) {
 
 // The mean loss of the last hundred of 600 batches.
 double LossAfter(const StepFn& step_fn) {
-  const auto replicator =
-      Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(Examples(/*length=*/600));
   const auto step = replicator->Build(*input, step_fn);
   double mean = 0.0;

@@ -13,6 +13,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -70,7 +71,7 @@ StepOutputs LinearStep(ReplicaContext& replica, const Inputs& batch) {
 
 std::vector<double> Train(const ReplicationConfig& config, int num_replicas,
                           int64_t length) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(RowsOfGroup(num_replicas, length));
   const auto step = replicator->Build(*input, LinearStep);
   while (step->Run(kNoWait) == NextResult::kOk) {
@@ -94,7 +95,7 @@ TEST(LocalSgdTest, EveryStepItIsTheMeanOfGradients) {
 TEST(LocalSgdTest, ReplicasLearnAloneUntilTheyAreAveraged) {
   const auto alone = [](int group) {
     const auto replicator =
-        Replicator::Create({.backend = "reference"}, /*seed=*/3);
+        MakeReplicator({.backend = "reference"}, /*seed=*/3);
     const auto input = replicator->MakeInput([&](InputContext context) {
       context.group_id = group;
       context.num_groups = 2;
@@ -128,7 +129,7 @@ TEST(LocalSgdTest, LearnsWithFewMeans) {
 }
 
 TEST(LocalSgdTest, WhatIsWrittenReachesAllReplicas) {
-  const auto replicator = Replicator::Create(LocalSgdOf<4>(2), /*seed=*/3);
+  const auto replicator = MakeReplicator(LocalSgdOf<4>(2), /*seed=*/3);
   const auto input = replicator->MakeInput(RowsOfGroup(2, /*length=*/1));
   const auto step = replicator->Build(*input, LinearStep);
   // where the gradient is 0

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/graph/ops/random.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 // Both updates of a small GAN in one step, for every strategy. The losses are
@@ -133,7 +134,7 @@ inline InputFn GanRows(int accumulation_steps, int64_t length) {
 // the losses of the last step.
 inline Variables TrainGan(const ReplicationConfig& config,
                           const ProcessPlace& place = {}) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3, place);
+  const auto replicator = MakeReplicator(config, /*seed=*/3, place);
   EXPECT_EQ(replicator->accumulation_steps(), config.accumulation_steps);
   const auto input =
       replicator->MakeInput(GanRows(config.accumulation_steps, kGanUpdates));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/joint_cases.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 
@@ -30,9 +31,9 @@ class GanServers {
   explicit GanServers(const ReplicationConfig& config) {
     for (size_t i = 0; i < config.servers.size(); ++i) {
       threads_.emplace_back([config, i](const std::stop_token& stop) {
-        const auto replicator = Replicator::Create(
-            config, /*seed=*/3,
-            {.is_server = true, .index = static_cast<int>(i)});
+        const auto replicator =
+            MakeReplicator(config, /*seed=*/3,
+                           {.is_server = true, .index = static_cast<int>(i)});
         const auto input =
             replicator->MakeInput(GanRows(config.accumulation_steps, 0));
         const auto step =
@@ -50,8 +51,7 @@ class GanServers {
 };
 
 TEST(JointTest, IsWhatTwoStepsDoInTurnsOnTheSameBatches) {
-  const auto replicator =
-      Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, kGanUpdates));
   const auto again = replicator->MakeInput(GanRows(1, kGanUpdates));
   const auto discriminator = replicator->Build(*input, DiscriminatorPart);
@@ -68,8 +68,7 @@ TEST(JointTest, IsWhatTwoStepsDoInTurnsOnTheSameBatches) {
 
 // Would catch a generator that learns from the discriminator before its update.
 TEST(JointTest, ALaterPartSeesWhatAnEarlierOneHasUpdated) {
-  const auto replicator =
-      Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, kGanUpdates));
   const auto step =
       replicator->BuildJoint(*input, {GeneratorPart, DiscriminatorPart});
@@ -101,7 +100,7 @@ TEST(JointTest, HogwildOfOneReplicaIsOneReplica) {
 // Every update is made once, by whoever has its last batch.
 TEST(JointTest, HogwildCountsUpdatesOfSeveralReplicas) {
   for (const int accumulation_steps : {1, 3}) {
-    const auto replicator = Replicator::Create(
+    const auto replicator = MakeReplicator(
         On(Strategy::kHogwild, 3, accumulation_steps), /*seed=*/3);
     constexpr int64_t kUpdates = 20;  // of each
     const auto input = replicator->MakeInput(
@@ -184,7 +183,7 @@ TEST(JointTest, GroupsThatSpanProcessesLearnTogether) {
   for (int process = 1; process < 4; ++process) {
     others.emplace_back([&config, process] {
       const auto replicator =
-          Replicator::Create(config, /*seed=*/3, {.index = process});
+          MakeReplicator(config, /*seed=*/3, {.index = process});
       const auto input =
           replicator->MakeInput([&](const InputContext& context) {
             EXPECT_EQ(context.group_id, process / 2);
@@ -196,7 +195,7 @@ TEST(JointTest, GroupsThatSpanProcessesLearnTogether) {
       }
     });
   }
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, 1'000'000));
   const auto step =
       replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
@@ -222,7 +221,7 @@ TEST(JointTest, VariablesAreThereInTheMiddleOfAnUpdate) {
   ReplicationConfig config = folder.Config(2, 1, 0);
   config.accumulation_steps = 2;
   const GanServers servers(config);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(2, kGanUpdates));
   const auto step =
       replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
@@ -239,8 +238,7 @@ TEST(JointTest, VariablesAreThereInTheMiddleOfAnUpdate) {
 }
 
 TEST(JointTest, RefusesNoPartsAndValuesOfOneName) {
-  const auto replicator =
-      Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, 1));
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { (void)replicator->BuildJoint(*input, {}); }),

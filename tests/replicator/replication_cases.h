@@ -18,6 +18,7 @@
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/graph/ops/state.h"
 #include "engine/nn/optimizers.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 #include "tests/support/message_of.h"
 
@@ -91,7 +92,7 @@ inline void CheckPrimitives(
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const int n = config.replicas;
   const auto replicator =
-      Replicator::Create(config, /*seed=*/1, /*place=*/{}, make_backend);
+      MakeReplicator(config, /*seed=*/1, /*place=*/{}, make_backend);
   ASSERT_EQ(replicator->num_replicas(), n);
   const int id = replicator->process_id() * config.replicas_per_process;
   const auto input = replicator->MakeInput(Rows(n, 2, WholeValue));
@@ -186,7 +187,7 @@ inline Output LossThroughPrimitives(ReplicaContext& replica, Output x,
 inline void CheckGradients(const ReplicationConfig& config,
                            bool may_differ = true) {
   const int n = config.replicas;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   constexpr double kStep = 1e-4;
   // steps: the point itself, then each element of each row up and down
   const auto value = [n](int64_t step, int64_t row, int64_t column) {
@@ -295,7 +296,7 @@ std::map<std::string, std::vector<T>> VariablesOf(Replicator& replicator) {
 // The variables after ten steps on batches of 16 rows.
 inline std::map<std::string, std::vector<double>> TrainNetwork(
     const ReplicationConfig& config, InputMode mode = InputMode::kPerWorker) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(16, 10, RealValue), mode);
   const auto step = replicator->Build(*input, NetworkStep);
   while (step->Run(kNoWait) == NextResult::kOk) {
@@ -356,7 +357,7 @@ inline StepOutputs OwnSumStep(ReplicaContext& replica, const Inputs& batch) {
 // until the program writes it.
 inline void CheckKeepsVariablesPerReplica(const ReplicationConfig& config) {
   const int n = config.replicas;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(n, 3, WholeValue));
   const auto step = replicator->Build(*input, OwnSumStep);
   const auto write = [&](const char* name, const Shape& shape, double value) {

@@ -12,6 +12,7 @@
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/nn/optimizers.h"
+#include "replicator/make_replicator.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::replicator {
@@ -79,7 +80,7 @@ StepOutputs RegressionStep(ReplicaContext& replica, const Inputs& batch) {
 }
 
 TEST(ReplicatorTest, AStepFunctionLearns) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   const auto input = replicator->MakeInput(Lines(200));
   const auto step = replicator->Build(*input, RegressionStep);
   int num_steps = 0;
@@ -92,7 +93,7 @@ TEST(ReplicatorTest, AStepFunctionLearns) {
 }
 
 TEST(ReplicatorTest, StepsShareOneInputAndTheVariables) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   const auto input = replicator->MakeInput(Lines(3));
   const auto train = replicator->Build(*input, RegressionStep);
   const auto read = replicator->Build(*input, [](ReplicaContext& replica,
@@ -113,7 +114,7 @@ TEST(ReplicatorTest, StepsShareOneInputAndTheVariables) {
 }
 
 TEST(ReplicatorTest, NothingRunsWithoutABatch) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   LinePipeline* lines = nullptr;
   const auto input = replicator->MakeInput([&](const InputContext&) {
     auto made = std::make_unique<LinePipeline>(1);
@@ -132,7 +133,7 @@ TEST(ReplicatorTest, NothingRunsWithoutABatch) {
 }
 
 TEST(ReplicatorTest, PrimitivesOfOneReplicaAreTheIdentity) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   EXPECT_EQ(replicator->num_replicas(), 1);
   const auto input = replicator->MakeInput(Lines(1));
   const auto step = replicator->Build(
@@ -165,7 +166,7 @@ TEST(ReplicatorTest, PrimitivesOfOneReplicaAreTheIdentity) {
 }
 
 TEST(ReplicatorTest, GradientsFlowThroughThePrimitives) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   const auto input = replicator->MakeInput(Lines(1));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& batch) {
@@ -179,7 +180,7 @@ TEST(ReplicatorTest, GradientsFlowThroughThePrimitives) {
 }
 
 TEST(ReplicatorTest, RefusesWhatDoesNotFit) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   const auto input = replicator->MakeInput(Lines(1));
   const auto message = [&](const auto& build) {
     return MessageOf<InvalidArgument>([&] {
@@ -216,7 +217,7 @@ TEST(ReplicatorTest, RefusesWhatDoesNotFit) {
 }
 
 TEST(ReplicatorTest, ValuesAreFoundByName) {
-  const auto replicator = Replicator::Create(OnReference(), /*seed=*/1);
+  const auto replicator = MakeReplicator(OnReference(), /*seed=*/1);
   const auto input = replicator->MakeInput(Lines(1));
   const auto step = replicator->Build(*input, RegressionStep);
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { step->value("los"); }),
@@ -233,8 +234,7 @@ TEST(ReplicatorTest, ValuesAreFoundByName) {
 }
 
 TEST(ReplicatorTest, RefusesAnUnknownBackend) {
-  EXPECT_THROW(Replicator::Create({.backend = "tpu"}, /*seed=*/1),
-               InvalidArgument);
+  EXPECT_THROW(MakeReplicator({.backend = "tpu"}, /*seed=*/1), InvalidArgument);
 }
 
 TEST(InputContextTest, DividesTheGlobalBatch) {

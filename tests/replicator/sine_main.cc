@@ -12,6 +12,7 @@
 #include "engine/graph/ops/reduce.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizers.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 
 using namespace replicant;              // NOLINT
@@ -80,7 +81,7 @@ int main(int argc, char** argv) try {
     place = {.is_server = std::string_view(argv[2]) == "server",
              .index = std::atoi(argv[3])};
   }
-  const auto replicator = Replicator::Create(config, /*seed=*/1, place);
+  const auto replicator = MakeReplicator(config, /*seed=*/1, place);
   const auto input = replicator->MakeInput([](const InputContext& context) {
     return std::make_unique<SinePipeline>(context);
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::nn {
@@ -46,7 +47,7 @@ struct Trained {
 
 // x -> Dense -> relu -> Dense, in `parts` on as many devices, or whole.
 Trained Train(int parts, int devices) {
-  const auto replicator = Replicator::Create(
+  const auto replicator = MakeReplicator(
       {.backend = "reference", .logical_devices = devices}, /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 1, RealValue));
   const auto step = replicator->Build(

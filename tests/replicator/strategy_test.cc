@@ -5,6 +5,7 @@
 
 #include "base/config/load.h"
 #include "base/error.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replication_config.h"
 #include "replicator/replicator.h"
 #include "tests/support/message_of.h"
@@ -19,10 +20,9 @@ using testing::MessageOf;
 std::unique_ptr<Replicator> MakeHalved(const StrategyRequest& request) {
   ReplicationConfig config = request.config;
   config.wire = DType::kBF16;
-  return Strategy::kInGraph.make({.config = config,
-                                  .seed = request.seed,
-                                  .place = request.place,
-                                  .make_backend = request.make_backend});
+  config.strategy = &Strategy::kInGraph;
+  return MakeReplicator(config, request.seed, request.place,
+                        request.make_backend);
 }
 
 constexpr Strategy kHalved{
@@ -48,7 +48,7 @@ TEST(StrategyRegistryTest, AnAddedStrategyIsReadAndMade) {
       Load("{strategy: halved, replicas: 2, backend: reference}", strategies);
   EXPECT_EQ(config.strategy, &kHalved);
   EXPECT_EQ(config.replicas_of_group(), 2);
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   EXPECT_EQ(replicator->num_replicas(), 2);
 }
 

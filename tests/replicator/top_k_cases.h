@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/graph/ops/elementwise.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 // Trainings with gradients of which each replica sends a part.
@@ -18,7 +19,7 @@ struct TopKRun {
 // A network of 1 x 200 + 200 x 1 weights per column that learns a function of
 // 16 rows by gradient descent.
 inline TopKRun TrainWithTopK(const ReplicationConfig& config, int num_steps) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(16, num_steps, RealValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& batch) {

@@ -10,6 +10,7 @@
 
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/matmul.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 // Pieces of work shared out among replicas, for every strategy.
@@ -94,7 +95,7 @@ inline StepOutputs FactorStep(ReplicaContext& replica, const Inputs& batch) {
 
 inline std::map<std::string, std::vector<double>> FactorValues(
     const ReplicationConfig& config) {
-  const auto replicator = Replicator::Create(config, /*seed=*/5);
+  const auto replicator = MakeReplicator(config, /*seed=*/5);
   const auto input =
       replicator->MakeInput(Rows(config.replicas, 1, WholeValue));
   const auto step = replicator->Build(*input, FactorStep);
@@ -176,7 +177,7 @@ inline StepOutputs InfinityStep(ReplicaContext& replica, const Inputs& batch) {
 }
 
 inline void CheckPiecesMayBeInfinite(const ReplicationConfig& config) {
-  const auto replicator = Replicator::Create(config, /*seed=*/5);
+  const auto replicator = MakeReplicator(config, /*seed=*/5);
   const auto input =
       replicator->MakeInput(Rows(config.replicas, 1, WholeValue));
   const auto step = replicator->Build(*input, InfinityStep);

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/backend.h"
 #include "engine/runtime/variable_store.h"
-#include "replicator/strategies/stablehlo_step.h"
+#include "replicator/steps/stablehlo_step.h"
 #include "tests/support/xla_runtime.h"
 
 namespace replicant::testing {

@@ -4,6 +4,7 @@
 
 #include "agents/d4pg/agent.h"
 #include "learner/workloads/agent/agent_workload.h"
+#include "replicator/make_replicator.h"
 
 namespace replicant::learner {
 
@@ -20,8 +21,8 @@ inline AgentWorkload MakeWorkload(const D4pgOptions& options,
   return {agents::d4pg::MakeAgent(options.agent),
           {.learner = options.learner,
            .seed = options.seed,
-           .replicator = replicator::Replicator::Create(
-               options.learner.replication, options.seed),
+           .replicator = replicator::MakeReplicator(options.learner.replication,
+                                                    options.seed),
            .spec = options.spec,
            .source = source}};
 }

@@ -11,6 +11,7 @@
 #include "agents/d4pg/networks.h"
 #include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/training.h"
 #include "tests/learner/workloads/variables_of.h"
 
@@ -155,7 +156,7 @@ inline D4pgRun TrainD4pg(
     const D4pgCase& c, const replicator::ReplicationConfig& config,
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const Training training = D4pgTraining(c);
-  const auto replicator = replicator::Replicator::Create(
+  const auto replicator = replicator::MakeReplicator(
       config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   const auto step = replicator->Build(*input, training.steps[0]);

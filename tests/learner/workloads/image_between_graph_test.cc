@@ -14,6 +14,7 @@
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
 #include "replicator/comm/mpi_communicator.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/learner/workloads/mpi_replicas.h"
 
@@ -128,7 +129,7 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfAnEpoch) {
     replicator::ReplicationConfig replicas =
         ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1);
     replicas.accumulation_steps = accumulation_steps;
-    auto replicator = replicator::Replicator::Create(replicas, /*seed=*/1);
+    auto replicator = replicator::MakeReplicator(replicas, /*seed=*/1);
     is_first = replicator->process_id() == 0;
     return ResNetWorkload(config, kImageBatch, graph::Precision::kF32,
                           /*seed=*/1, std::move(replicator));
@@ -174,7 +175,7 @@ TEST(ImageWorkersTest, GoOnInTheMiddleOfACycle) {
     config.latent_size = 4;
     config.generator_channels = config.discriminator_channels = 3;
     config.discriminator_steps = 2;
-    auto replicator = replicator::Replicator::Create(
+    auto replicator = replicator::MakeReplicator(
         ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1), /*seed=*/1);
     is_first = replicator->process_id() == 0;
     return SnganWorkload(config, kImageBatch, graph::Precision::kF32,
@@ -219,7 +220,7 @@ TEST(ImageWorkersTest, SendNoImages) {
     config.num_classes = 3;
     ResNetWorkload workload(
         config, kImageBatch, graph::Precision::kF32, /*seed=*/1,
-        replicator::Replicator::Create(
+        replicator::MakeReplicator(
             ReplicasOfProcesses(&Strategy::kBetweenGraph, "cpu", 1),
             /*seed=*/1));
     gradient_bytes = 0;

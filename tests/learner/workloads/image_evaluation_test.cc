@@ -16,6 +16,7 @@
 #include "base/tensor/safetensors.h"
 #include "learner/workloads/model_file.h"
 #include "learner/workloads/resnet_workload.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/variables_of.h"
 #include "tests/support/message_of.h"
 
@@ -99,7 +100,7 @@ ResNetWorkload Make(const models::resnet::ResNetConfig& config,
           /*batch_size=*/8,
           graph::Precision::kF32,
           /*seed=*/1,
-          replicator::Replicator::Create(
+          replicator::MakeReplicator(
               {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
                                         : &replicator::Strategy::kSingle,
                .replicas = replicas,

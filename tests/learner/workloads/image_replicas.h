@@ -7,6 +7,7 @@
 
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/synthetic_images.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/training.h"
 #include "tests/learner/workloads/variables_of.h"
 
@@ -43,7 +44,7 @@ inline Training ImageTraining(const SyntheticImagesOptions& images,
 inline ImageRun TrainImages(
     const Training& training, const replicator::ReplicationConfig& config,
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
-  const auto replicator = replicator::Replicator::Create(
+  const auto replicator = replicator::MakeReplicator(
       config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
@@ -127,7 +128,7 @@ inline ImageRun TrainJointSngan(
   model.latent_size = 4;
   model.generator_channels = 3;
   model.discriminator_channels = 3;
-  const auto replicator = replicator::Replicator::Create(
+  const auto replicator = replicator::MakeReplicator(
       config, kReplicaSeed, /*place=*/{}, make_backend);
   const auto input =
       replicator->MakeInput([&](const replicator::InputContext& context) {

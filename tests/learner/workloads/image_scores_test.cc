@@ -20,6 +20,7 @@
 #include "learner/workloads/model_file.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
+#include "replicator/make_replicator.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::learner {
@@ -83,7 +84,7 @@ models::resnet::ResNetConfig SmallResNet() {
 std::string Export(const std::filesystem::path& path) {
   ResNetWorkload workload(
       SmallResNet(), /*batch_size=*/4, graph::Precision::kF32, /*seed=*/3,
-      replicator::Replicator::Create(
+      replicator::MakeReplicator(
           {.strategy = &replicator::Strategy::kSingle, .backend = "cpu"},
           /*seed=*/3));
   WriteModel(path, workload.ModelVariables(), 0, workload.variables());
@@ -382,7 +383,7 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
        {std::pair{1, 2}, std::pair{1, 1}, std::pair{2, 1}}) {
     SnganWorkload workload(
         config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/1,
-        replicator::Replicator::Create(
+        replicator::MakeReplicator(
             {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
                                       : &replicator::Strategy::kSingle,
              .replicas = replicas,

@@ -26,6 +26,7 @@
 #include "learner/workloads/synthetic_images.h"
 #include "models/resnet/update.h"
 #include "models/sngan/step_graph.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
@@ -96,7 +97,7 @@ TEST(SyntheticImagesTest, EveryClassComesAndImagesDiffer) {
 }
 
 std::unique_ptr<replicator::Replicator> MakeReplicator(uint64_t seed) {
-  return replicator::Replicator::Create({.backend = "cpu"}, seed);
+  return replicator::MakeReplicator({.backend = "cpu"}, seed);
 }
 
 ResNetWorkload MakeResNet(const models::resnet::ResNetConfig& config,
@@ -353,7 +354,7 @@ TEST(SnganWorkloadTest, UpdatesOfSeveralBatchesAreOfOneNetwork) {
   config.discriminator_steps = 1;
   SnganWorkload workload(
       config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
-      replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+      replicator::MakeReplicator({.accumulation_steps = 2}, /*seed=*/2));
   EXPECT_EQ(UpdatesOf(workload, 8), "-d-g-d-g");
 }
 
@@ -381,7 +382,7 @@ TEST(SnganWorkloadTest, AResumedRunBeginsAnUpdateOfSeveralBatchesAnew) {
   const auto make = [] {
     return SnganWorkload(
         SmallSngan(), /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
-        replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+        replicator::MakeReplicator({.accumulation_steps = 2}, /*seed=*/2));
   };
   SnganWorkload workload = make();
   // one and a half of two updates of the discriminator
@@ -397,7 +398,7 @@ TEST(SnganWorkloadTest, DrawsSamplesBetweenTheBatchesOfAnUpdate) {
   config.sample_interval_steps = 3;
   SnganWorkload workload(
       config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
-      replicator::Replicator::Create({.accumulation_steps = 2}, /*seed=*/2));
+      replicator::MakeReplicator({.accumulation_steps = 2}, /*seed=*/2));
   for (int i = 0; i < 6; ++i) {
     ASSERT_EQ(workload.Step({}), NextResult::kOk);
     bool has_samples = false;
@@ -422,9 +423,9 @@ TEST(SnganWorkloadTest, MakesBothUpdatesInOneStep) {
         {.strategy = &Strategy::kHogwild, .replicas = 2},
         {.accumulation_steps = 2}}) {
     SCOPED_TRACE(replication.strategy->name);
-    SnganWorkload workload(
-        config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/2,
-        replicator::Replicator::Create(replication, /*seed=*/2));
+    SnganWorkload workload(config, /*batch_size=*/4, graph::Precision::kF32,
+                           /*seed=*/2,
+                           replicator::MakeReplicator(replication, /*seed=*/2));
     const auto generator = WeightsOf(workload, "generator/");
     const auto discriminator = WeightsOf(workload, "discriminator/");
     const int count = replication.accumulation_steps;
@@ -572,15 +573,15 @@ class ImageWorkersTest : public ::testing::Test {
       const replicator::ReplicationConfig& config, const Make& make,
       const std::map<std::string, double>& counters) {
     Thread server("server", [&](const Thread::StopToken& stop) {
-      Follow(*make(replicator::Replicator::Create(config, /*seed=*/1,
-                                                  {.is_server = true})),
+      Follow(*make(replicator::MakeReplicator(config, /*seed=*/1,
+                                              {.is_server = true})),
              [&] { return stop.IsStopRequested(); });
     });
     std::vector<std::string> batches(static_cast<size_t>(config.num_workers()));
     // processes of a group make their workloads and steps together
     const auto run = [&](int index, std::atomic<int>* num_ready) {
       const auto workload = make(
-          replicator::Replicator::Create(config, /*seed=*/1, {.index = index}));
+          replicator::MakeReplicator(config, /*seed=*/1, {.index = index}));
       if (index == 0) {
         workload->Restore({{"batches", "12"}, {"cycle_position", "0"}});
         for (const auto& [name, value] : counters) {
@@ -690,10 +691,10 @@ TEST(HogwildImagesTest, BothModelsTrainAndPause) {
   };
   ResNetWorkload resnet(SmallResNet(), /*batch_size=*/16,
                         graph::Precision::kF32, /*seed=*/1,
-                        replicator::Replicator::Create(hogwild, 1));
+                        replicator::MakeReplicator(hogwild, 1));
   check(resnet, {"step"});
   SnganWorkload sngan(SmallSngan(), /*batch_size=*/4, graph::Precision::kF32,
-                      /*seed=*/2, replicator::Replicator::Create(hogwild, 2));
+                      /*seed=*/2, replicator::MakeReplicator(hogwild, 2));
   check(sngan, {"discriminator_step", "generator_step"});
 }
 

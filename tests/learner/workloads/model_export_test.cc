@@ -11,6 +11,7 @@
 #include "engine/runtime/executor.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/d4pg_options.h"
 #include "tests/support/onnx_runtime.h"
 #include "tests/support/tensor_values.h"
@@ -82,7 +83,7 @@ HostTensor Pixels(const Shape& shape) {
 }
 
 std::unique_ptr<replicator::Replicator> OneReplica() {
-  return replicator::Replicator::Create({}, /*seed=*/1);
+  return replicator::MakeReplicator({}, /*seed=*/1);
 }
 
 TEST(ModelExportTest, PolicyFromPixels) {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "replicator/strategies/stablehlo_replicator.h"
+#include "replicator/inspect/stablehlo_replicator.h"
+#include "replicator/make_replicator.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/learner/workloads/image_replicas.h"
 #include "tests/support/module_run.h"
@@ -87,7 +88,7 @@ struct Case {
 
 Ours TrainOurs(const Case& c) {
   const auto replicator =
-      replicator::Replicator::Create({.backend = "cpu"}, kReplicaSeed);
+      replicator::MakeReplicator({.backend = "cpu"}, kReplicaSeed);
   const auto input = replicator->MakeInput(c.training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
   steps.reserve(c.training.steps.size());

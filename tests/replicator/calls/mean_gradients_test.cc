@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/graph/ops/random.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -23,7 +24,7 @@ ReplicationConfig Accumulating(int replicas, int steps) {
 std::map<std::string, std::vector<double>> TrainInBatches(int replicas,
                                                           int batches) {
   const auto replicator =
-      Replicator::Create(Accumulating(replicas, batches), /*seed=*/3);
+      MakeReplicator(Accumulating(replicas, batches), /*seed=*/3);
   EXPECT_EQ(replicator->accumulation_steps(), batches);
   const int64_t rows = 16 / batches;
   const auto value = [=](int64_t step, int64_t row, int64_t column) {
@@ -54,7 +55,7 @@ TEST(AccumulationTest, SeveralBatchesMakeTheUpdateOfALargerOne) {
 }
 
 TEST(AccumulationTest, NothingChangesBeforeTheLastBatch) {
-  const auto replicator = Replicator::Create(Accumulating(2, 3), /*seed=*/3);
+  const auto replicator = MakeReplicator(Accumulating(2, 3), /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(4, 6, RealValue));
   const auto step = replicator->Build(*input, NetworkStep);
   std::vector<bool> has_changed;
@@ -73,7 +74,7 @@ TEST(AccumulationTest, NothingChangesBeforeTheLastBatch) {
 TEST(AccumulationTest, AWriteBetweenBatchesLeavesEveryReplicaItsSums) {
   // a written variable makes all replicas' equal, and sums must not be
   const auto train = [](bool is_written) {
-    const auto replicator = Replicator::Create(Accumulating(2, 2), /*seed=*/3);
+    const auto replicator = MakeReplicator(Accumulating(2, 2), /*seed=*/3);
     const auto input = replicator->MakeInput(Rows(8, 2, RealValue));
     const auto step = replicator->Build(*input, NetworkStep);
     EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
@@ -89,7 +90,7 @@ TEST(AccumulationTest, RandomNumbersGoByTheRowOfTheUpdate) {
   // the draws of four rows, in the order of the rows
   const auto draw = [](int replicas, int batches) {
     const auto replicator =
-        Replicator::Create(Accumulating(replicas, batches), /*seed=*/5);
+        MakeReplicator(Accumulating(replicas, batches), /*seed=*/5);
     const auto input =
         replicator->MakeInput(Rows(4 / batches, batches, WholeValue));
     const auto step = replicator->Build(
@@ -129,7 +130,7 @@ TEST(AccumulationTest, RandomNumbersGoByTheRowOfTheUpdate) {
 
 TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
   const auto build = [](const StepFn& step_fn) {
-    const auto replicator = Replicator::Create(Accumulating(1, 2), /*seed=*/1);
+    const auto replicator = MakeReplicator(Accumulating(1, 2), /*seed=*/1);
     const auto input = replicator->MakeInput(Rows(1, 1, WholeValue));
     return MessageOf<InvalidArgument>(
         [&] { replicator->Build(*input, step_fn); });
@@ -166,7 +167,7 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
 std::map<std::string, std::vector<double>> TrainBeside(ReplicationConfig config,
                                                        bool evaluates) {
   config.accumulation_steps = 3;
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto rows = replicator->MakeInput(Rows(4, 100, WholeValue));
   std::unique_ptr<Step> evaluation;
   const auto look = [](ReplicaContext& replica, const Inputs& batch) {
@@ -211,11 +212,11 @@ TEST(AccumulationTest, AStepWithoutUpdatesRunsWholeOnEachBatch) {
 
 // The mean of what two replicas have, as f32.
 std::vector<float> MeanOf(DType wire) {
-  const auto replicator = Replicator::Create({.strategy = &Strategy::kInGraph,
-                                              .replicas = 2,
-                                              .backend = "reference",
-                                              .wire = wire},
-                                             /*seed=*/1);
+  const auto replicator = MakeReplicator({.strategy = &Strategy::kInGraph,
+                                          .replicas = 2,
+                                          .backend = "reference",
+                                          .wire = wire},
+                                         /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(2, 1, RealValue));
   const auto step = replicator->Build(
       *input, [](ReplicaContext& replica, const Inputs& batch) {

@@ -14,6 +14,7 @@
 #include "engine/nn/optimizers.h"
 #include "engine/nn/single_replica.h"
 #include "replicator/calls/transfers.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 #include "tests/replicator/replication_cases.h"
 
@@ -105,7 +106,7 @@ TEST(PartitionTest, LeavesAProgramForOneDeviceAsItIs) {
 // NetworkStep() with its second matrix on another device.
 std::map<std::string, std::vector<double>> TrainOnDevices(int replicas,
                                                           int devices) {
-  const auto replicator = Replicator::Create(
+  const auto replicator = MakeReplicator(
       {.strategy = replicas == 1 ? &Strategy::kSingle : &Strategy::kInGraph,
        .replicas = replicas,
        .backend = "reference",
@@ -176,7 +177,7 @@ TEST(LogicalDeviceTest, DividedReplicasTrainToTheSameBits) {
 }
 
 TEST(LogicalDeviceTest, RefusesADeviceThatThereIsNot) {
-  const auto replicator = Replicator::Create(
+  const auto replicator = MakeReplicator(
       {.backend = "reference", .logical_devices = 2}, /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 1, WholeValue));
   EXPECT_EQ(

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/top_k_cases.h"
 
 namespace replicant::replicator {
@@ -56,7 +57,7 @@ TEST(TopKWireTest, ATwentiethLearnsWhatAllLearn) {
 // Later steps send the remainder of a step: the means of all steps add up to
 // the mean of all input, to the bit.
 TEST(TopKWireTest, NothingIsLost) {
-  const auto replicator = Replicator::Create(InGraph(2, 0.3), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(2, 0.3), /*seed=*/1);
   // whole numbers in the first step and zeros after it
   const auto value = [](int64_t step, int64_t row, int64_t column) {
     return step == 0 ? WholeValue(step, row, column) : 0.0;

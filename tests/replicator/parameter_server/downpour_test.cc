@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/replicator/replication_cases.h"
 
@@ -47,7 +48,7 @@ StepFn LinearStep(double rate) {
 constexpr int64_t kSteps = 12;
 
 std::vector<double> Train(const ReplicationConfig& config, double rate) {
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(8, kSteps, RealValue));
   const auto step = replicator->Build(*input, LinearStep(rate));
   int64_t num_steps = 0;
@@ -105,14 +106,14 @@ TEST(DownpourTest, WorkersLearnTogetherWithinTheBound) {
   for (int worker = 1; worker < 3; ++worker) {
     others.emplace_back([&, worker] {
       const auto replicator =
-          Replicator::Create(config, /*seed=*/3, {.index = worker});
+          MakeReplicator(config, /*seed=*/3, {.index = worker});
       const auto input = replicator->MakeInput(Rows(8, 1'000'000, RealValue));
       const auto step = replicator->Build(*input, step_fn);
       while (step->Run(kNoWait) == NextResult::kOk) {
       }
     });
   }
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(8, 400, RealValue));
   const auto step = replicator->Build(*input, step_fn);
   double first = -1.0;
@@ -130,7 +131,7 @@ TEST(DownpourTest, RefusesPushesThatHaveNoSum) {
   const ServerFolder folder;
   ReplicationConfig config = folder.Config(1, 1, 0);
   config.push_interval = 2;
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(16, 1, RealValue));
   EXPECT_THAT(
       MessageOf<InvalidArgument>(

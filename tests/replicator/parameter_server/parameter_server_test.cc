@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/graph/ops/random.h"
+#include "replicator/make_replicator.h"
 #include "replicator/parameter_server/parameter_server_replicator.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/replicator/replication_cases.h"
@@ -46,7 +47,7 @@ TEST_P(ParameterServerTest, OneWorkerComputesWhatSingleComputes) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(GetParam(), 1, 0);
   const auto servers = StartServers(config, NetworkStep);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   EXPECT_EQ(replicator->process_id(), 0);
   const auto input = replicator->MakeInput(Rows(16, 10, RealValue));
   const auto step = replicator->Build(*input, NetworkStep);
@@ -64,7 +65,7 @@ TEST_P(ParameterServerTest, AGroupComputesWhatItsReplicasCompute) {
   ReplicationConfig config = folder.Config(GetParam(), 2, 0);
   config.replicas_per_group = 2;
   const auto servers = StartServers(config, NetworkStep);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   EXPECT_EQ(replicator->num_replicas(), 2);
   const auto input =
       replicator->MakeInput(Rows(16, 10, RealValue), InputMode::kPerReplica);
@@ -137,7 +138,7 @@ TEST(ParameterServersTest, TheStalenessBoundIsNeverExceeded) {
     for (int worker = 1; worker < 3; ++worker) {
       others.emplace_back([&, worker] {
         const auto replicator =
-            Replicator::Create(config, /*seed=*/3, {.index = worker});
+            MakeReplicator(config, /*seed=*/3, {.index = worker});
         EXPECT_EQ(replicator->process_id(), worker);
         const auto input =
             replicator->MakeInput([&](const InputContext& context) {
@@ -151,7 +152,7 @@ TEST(ParameterServersTest, TheStalenessBoundIsNeverExceeded) {
         while (step->Run(kNoWait) == NextResult::kOk) ++num_others;
       });
     }
-    const auto replicator = Replicator::Create(config, /*seed=*/3);
+    const auto replicator = MakeReplicator(config, /*seed=*/3);
     const auto input = replicator->MakeInput(Rows(2, 1'000'000, WholeValue));
     const auto step = replicator->Build(*input, SlowGapStep);
     int64_t num_steps = 0;
@@ -187,14 +188,13 @@ TEST(ParameterServersTest, WorkersLearnTogether) {
   const ReplicationConfig config = folder.Config(2, 2, 4);
   const auto servers = StartServers(config, NetworkStep);
   std::thread other([&] {
-    const auto replicator =
-        Replicator::Create(config, /*seed=*/3, {.index = 1});
+    const auto replicator = MakeReplicator(config, /*seed=*/3, {.index = 1});
     const auto input = replicator->MakeInput(Rows(16, 1'000'000, RealValue));
     const auto step = replicator->Build(*input, NetworkStep);
     while (step->Run(kNoWait) == NextResult::kOk) {
     }
   });
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(16, 500, RealValue));
   const auto step = replicator->Build(*input, NetworkStep);
   double first = 0.0;
@@ -237,9 +237,9 @@ TEST(ParameterServersTest, EachGroupDrawsRandomNumbersOfItsOwn) {
     EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
     return Values(*step, "noise");
   };
-  const auto first = Replicator::Create(config, /*seed=*/3);
-  const auto second = Replicator::Create(config, /*seed=*/3, {.index = 1});
-  const auto single = Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto first = MakeReplicator(config, /*seed=*/3);
+  const auto second = MakeReplicator(config, /*seed=*/3, {.index = 1});
+  const auto single = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const std::vector<double> noise = draw(*first);
   EXPECT_EQ(noise, draw(*single));
   const std::vector<double> other = draw(*second);
@@ -257,7 +257,7 @@ TEST(ParameterServersTest, AWorkerThatIsGoneHoldsNobodyUpOnceItIsBack) {
     std::unique_ptr<Step> step;
   };
   const auto make_second = [&](int64_t bad_step) {
-    Second second{.replicator = Replicator::Create(config, 3, {.index = 1})};
+    Second second{.replicator = MakeReplicator(config, 3, {.index = 1})};
     second.input = second.replicator->MakeInput(
         Rows(1, 100, [bad_step](int64_t step, int64_t row, int64_t column) {
           return step == bad_step ? 1e308 : WholeValue(step, row, column);
@@ -266,7 +266,7 @@ TEST(ParameterServersTest, AWorkerThatIsGoneHoldsNobodyUpOnceItIsBack) {
                                            {.check_finite = true});
     return second;
   };
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
@@ -292,7 +292,7 @@ TEST(ParameterServersTest, AServerGoesOnFromItsCheckpoint) {
   const auto checkpoints = folder.path() / "checkpoints";
   auto server = std::make_unique<ServerThread>(
       config, 0, Rows(16, 0, RealValue), GapStep, checkpoints);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   for (int i = 0; i < 10; ++i) ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
@@ -322,13 +322,12 @@ TEST(ParameterServersTest, AServerWithoutCheckpointGetsTheVariablesAgain) {
   auto servers = StartServers(config, GapStep);
   std::atomic<int64_t> num_others{0};
   std::thread other([&] {
-    const auto replicator =
-        Replicator::Create(config, /*seed=*/3, {.index = 1});
+    const auto replicator = MakeReplicator(config, /*seed=*/3, {.index = 1});
     const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
     const auto step = replicator->Build(*input, GapStep);
     while (step->Run(kNoWait) == NextResult::kOk) ++num_others;
   });
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   const auto start = Clock::Real().Now();
@@ -353,12 +352,12 @@ TEST(ParameterServersTest, AWorkerThatDiesInAStepIsNotWaitedFor) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(2, 2, 0);
   const auto servers = StartServers(config, GapStep);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 100, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
   {
-    const auto second = Replicator::Create(config, 3, {.index = 1});
+    const auto second = MakeReplicator(config, 3, {.index = 1});
     const auto bad = second->MakeInput(
         Rows(1, 100, [](int64_t, int64_t, int64_t) { return NAN; }));
     const auto bad_step = second->Build(*bad, GapStep, {.check_finite = true});
@@ -375,7 +374,7 @@ TEST(ParameterServersTest, WhatTheFirstWorkerWritesTheServersTake) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(2, 1, 0);
   const auto servers = StartServers(config, GapStep);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   HostTensor count(DType::kF64, Shape({}));
@@ -397,7 +396,7 @@ TEST(ParameterServersTest, NamesAServerThatDoesNotAnswer) {
   const ServerFolder folder;
   ReplicationConfig config = folder.Config(1, 1, 0);
   config.timeout_s = 0.3;
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   const auto step = replicator->Build(*input, GapStep);
   EXPECT_EQ(MessageOf<CommError>([&] { (void)step->Run(kNoWait); }),
@@ -411,7 +410,7 @@ TEST(ParameterServersTest, RefusesAWorkerThatTrainsSomethingElse) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(1, 1, 0);
   const auto servers = StartServers(config, GapStep);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   const auto step = replicator->Build(*input, NetworkStep);
   EXPECT_THAT(MessageOf<CommError>([&] { (void)step->Run(kNoWait); }),
@@ -422,7 +421,7 @@ TEST(ParameterServersTest, RefusesAWorkerThatTrainsSomethingElse) {
 TEST(ParameterServersTest, RefusesAStepThatNeedsItsOwnUpdate) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(1, 1, 0);
-  const auto replicator = Replicator::Create(config, /*seed=*/3);
+  const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   constexpr CallSite kSite{"step.cc", 7};
   EXPECT_EQ(
@@ -460,7 +459,7 @@ TEST(ParameterServersTest, AStepWithoutUpdatesPushesNothing) {
   };
   const auto serve = [&](const Thread::StopToken& stop, int server) {
     const auto replicator =
-        Replicator::Create(config, 3, {.is_server = true, .index = server});
+        MakeReplicator(config, 3, {.is_server = true, .index = server});
     const auto input = replicator->MakeInput(Rows(16, 0, RealValue));
     const auto step = replicator->Build(*input, NetworkStep);
     const auto evaluation = replicator->Build(*input, look);
@@ -477,8 +476,7 @@ TEST(ParameterServersTest, AStepWithoutUpdatesPushesNothing) {
   };
   std::vector<Worker> workers;
   for (int index = 0; index < 2; ++index) {
-    Worker worker{.replicator =
-                      Replicator::Create(config, 3, {.index = index})};
+    Worker worker{.replicator = MakeReplicator(config, 3, {.index = index})};
     worker.input = worker.replicator->MakeInput(Rows(16, 100, RealValue));
     worker.rows = worker.replicator->MakeInput(Rows(16, 100, RealValue));
     worker.step = worker.replicator->Build(*worker.input, NetworkStep);
@@ -502,17 +500,16 @@ TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(1, 2, 0);
   EXPECT_EQ(MessageOf<ConfigError>(
-                [&] { Replicator::Create(config, 3, {.index = 2}); }),
+                [&] { MakeReplicator(config, 3, {.index = 2}); }),
             "replication: no worker 2 among 2 replicas in groups of 1; "
             "allowed: 0 to 1");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
-              Replicator::Create(config, 3, {.is_server = true, .index = 1});
+              MakeReplicator(config, 3, {.is_server = true, .index = 1});
             }),
             "replication.servers: no server 1; allowed: 0 to "
             "0");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
-              Replicator::Create({.backend = "reference"}, 3,
-                                 {.is_server = true});
+              MakeReplicator({.backend = "reference"}, 3, {.is_server = true});
             }),
             "replication.strategy: servers are for parameter_server, further "
             "workers for parameter_server and for between_graph with "

@@ -9,6 +9,7 @@
 
 #include "base/fs.h"
 #include "base/thread.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 
 // Parameter servers in threads of a test.
@@ -46,7 +47,7 @@ class ServerThread {
                const InputFn& input_fn, const StepFn& step_fn,
                const std::filesystem::path& folder = {})
       : thread_("server", [=](const Thread::StopToken& stop) {
-          const auto replicator = Replicator::Create(
+          const auto replicator = MakeReplicator(
               config, /*seed=*/3,
               {.is_server = true, .index = server, .folder = folder});
           const auto input = replicator->MakeInput(input_fn);

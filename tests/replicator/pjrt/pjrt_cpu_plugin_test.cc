@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/joint_cases.h"
 #include "tests/replicator/replication_cases.h"
 
@@ -76,7 +77,7 @@ TEST(PjrtCpuPluginStepTest, RefusesReplicasThatComputeDifferently) {
 
 TEST(PjrtCpuPluginStepTest, NamesAPlatformWithTooFewDevices) {
   EXPECT_EQ(testing::MessageOf<ConfigError>([] {
-              Replicator::Create(testing::CpuPluginConfig(16), /*seed=*/1);
+              MakeReplicator(testing::CpuPluginConfig(16), /*seed=*/1);
             }),
             "replication.replicas: 16 replicas want as many devices, but "
             "platform cpu has 8 (cpu)");

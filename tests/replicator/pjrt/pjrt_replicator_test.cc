@@ -12,6 +12,7 @@
 
 #include "base/config/load.h"
 #include "engine/graph/ops/random.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 #include "tests/support/fake_pjrt/fake_pjrt.h"
 
@@ -63,7 +64,7 @@ StepOutputs NoisyStep(ReplicaContext& replica, const Inputs& batch) {
 
 // Builds and makes two steps, reads a value and the variables.
 void RunTwoSteps(const FakePlugin& fake) {
-  const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+  const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 2, WholeValue));
   const auto step = replicator->Build(*input, NoisyStep);
   while (step->Run(kNoWait) == NextResult::kOk) {
@@ -126,7 +127,7 @@ TEST(PjrtReplicatorTest, CompilesOnceForAllReplicas) {
 // for.
 TEST(PjrtReplicatorTest, KeepsVariablesOnTheDevicesAndReadsWhatIsAskedFor) {
   const FakePlugin fake;
-  const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+  const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 5, WholeValue));
   const auto step = replicator->Build(*input, NoisyStep);
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
@@ -150,7 +151,7 @@ TEST(PjrtReplicatorTest, KeepsVariablesOnTheDevicesAndReadsWhatIsAskedFor) {
 TEST(PjrtReplicatorTest, GivesEachReplicaItsRowsAndItsNoise) {
   const FakePlugin fake;
   std::vector<std::vector<double>> x(2), noise(2);
-  const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+  const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 2, WholeValue));
   const auto step = replicator->Build(*input, NoisyStep);
   fake->run = [&](size_t device, const std::vector<FakeTensor>& arguments,
@@ -170,7 +171,7 @@ TEST(PjrtReplicatorTest, GivesEachReplicaItsRowsAndItsNoise) {
   }
   EXPECT_NE(noise[0], noise[1]);
   // one replica of our own draws the same four rows
-  const auto one = Replicator::Create({.backend = "reference"}, /*seed=*/1);
+  const auto one = MakeReplicator({.backend = "reference"}, /*seed=*/1);
   const auto all_rows = one->MakeInput(Rows(4, 2, WholeValue));
   const auto drawn =
       one->Build(*all_rows, [](ReplicaContext& replica, const Inputs& batch) {
@@ -196,7 +197,7 @@ TEST(PjrtReplicatorTest, GivesEachReplicaItsRowsAndItsNoise) {
 TEST(PjrtReplicatorTest, TakesWhatTheHostHasWritten) {
   const FakePlugin fake;
   std::vector<std::vector<double>> noise, v(2);
-  const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+  const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 5, WholeValue));
   const auto step = replicator->Build(*input, NoisyStep);
   fake->run = [&, count = CountingRun(fake, &noise)](
@@ -268,7 +269,7 @@ TEST(PjrtReplicatorTest, GoesOnAfterATransferThatFailed) {
   for (const bool fails : {false, true}) {
     const FakePlugin fake;
     auto& noise = noise_by_run[fails ? 1 : 0];
-    const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+    const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
     const auto input = replicator->MakeInput(Rows(4, 5, WholeValue));
     const auto step = replicator->Build(*input, NoisyStep);
     fake->run = CountingRun(fake, &noise);
@@ -290,7 +291,7 @@ TEST(PjrtReplicatorTest, GoesOnAfterATransferThatFailed) {
 
 TEST(PjrtReplicatorTest, RefusesToLookThroughTensors) {
   const FakePlugin fake;
-  const auto replicator = Replicator::Create(ConfigOf(fake), /*seed=*/1);
+  const auto replicator = MakeReplicator(ConfigOf(fake), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 1, WholeValue));
   EXPECT_THAT(MessageOf<InvalidArgument>([&] {
                 replicator->Build(*input, NoisyStep, {.check_finite = true});

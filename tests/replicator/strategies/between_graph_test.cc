@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "replicator/comm/mpi_communicator.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/joint_cases.h"
 #include "tests/replicator/replication_cases.h"
 #include "tests/replicator/top_k_cases.h"
@@ -71,7 +72,7 @@ TEST_P(BetweenGraphTest, SendsTheLargestElementsAsReplicasOfOneProcessDo) {
 }
 
 TEST_P(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {
-  const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
+  const auto replicator = MakeReplicator(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
   const std::string message = MessageOf<InvalidArgument>([&] {
@@ -94,7 +95,7 @@ TEST_P(BetweenGraphTest, RefusesReplicasThatCallOtherPrimitives) {
 }
 
 TEST_P(BetweenGraphTest, AStepThatOneProcessCannotBuildIsAnErrorOnAll) {
-  const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
+  const auto replicator = MakeReplicator(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
   const std::string message = MessageOf<Error>([&] {
@@ -111,7 +112,7 @@ TEST_P(BetweenGraphTest, AStepThatOneProcessCannotBuildIsAnErrorOnAll) {
 }
 
 TEST_P(BetweenGraphTest, OneThatWaitsOrStopsDoesSoForAll) {
-  const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
+  const auto replicator = MakeReplicator(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const bool is_leader = replicator->process_id() == 0;
   RowsPipeline* pipeline = nullptr;
@@ -143,7 +144,7 @@ TEST_P(BetweenGraphTest, OneThatWaitsOrStopsDoesSoForAll) {
 }
 
 TEST_P(BetweenGraphTest, WhatTheFirstProcessSetsReachesAll) {
-  const auto replicator = Replicator::Create(BetweenGraph(), /*seed=*/1);
+  const auto replicator = MakeReplicator(BetweenGraph(), /*seed=*/1);
   const int n = replicator->num_replicas();
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
@@ -168,7 +169,7 @@ TEST_P(BetweenGraphTest, WantsAsManyProcessesAsItsReplicasNeed) {
   ReplicationConfig config = BetweenGraph();
   config.replicas += GetParam();
   const int n = comm::NumMpiProcesses();
-  EXPECT_EQ(MessageOf<ConfigError>([&] { Replicator::Create(config, 1); }),
+  EXPECT_EQ(MessageOf<ConfigError>([&] { MakeReplicator(config, 1); }),
             fmt::format("replication: between_graph of {} replicas, {} "
                         "in each process, wants {} processes, not {}; hint: "
                         "mpirun -n {}",

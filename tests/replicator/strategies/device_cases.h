@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fs.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 #include "tests/support/fake_cuda/fake_backend.h"
 #include "tests/support/fake_cuda/host_nccl.h"
@@ -162,7 +163,7 @@ class Machine {
 inline Results Train(const ReplicationConfig& config,
                      const BackendFactory& make_backend, int process = 0) {
   const auto replicator =
-      Replicator::Create(config, /*seed=*/1, {.index = process}, make_backend);
+      MakeReplicator(config, /*seed=*/1, {.index = process}, make_backend);
   const auto input = replicator->MakeInput(MakeRows);
   const auto step = replicator->Build(*input, EveryCall);
   Results results;

@@ -11,7 +11,8 @@
 
 #include "replicator/calls/device_communicator.h"
 #include "replicator/comm/thread_communicator.h"
-#include "replicator/strategies/device_team.h"
+#include "replicator/make_replicator.h"
+#include "replicator/steps/device_team.h"
 #include "tests/replicator/strategies/device_cases.h"
 
 namespace replicant::replicator {
@@ -148,7 +149,7 @@ TEST(DeviceCollectivesTest, LayoutsThatNoLibraryTakesAreRefused) {
 TEST(DeviceCollectivesTest, AFailureOfTheLibraryNamesTheRankAndEndsAll) {
   Machine machine(2);
   const auto replicator =
-      Replicator::Create(InGraph(2, {}), /*seed=*/1, {}, machine.Backends());
+      MakeReplicator(InGraph(2, {}), /*seed=*/1, {}, machine.Backends());
   const auto input = replicator->MakeInput(MakeRows);
   const auto step = replicator->Build(*input, EveryCall);
   ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
@@ -170,8 +171,8 @@ TEST(DeviceCollectivesTest, AReplicaThatFailsEndsTheOthers) {
     Machine machine(num_devices);
     std::vector<int> devices;
     if (num_devices == 1) devices = {0};
-    const auto replicator = Replicator::Create(InGraph(2, devices), /*seed=*/1,
-                                               {}, machine.Backends());
+    const auto replicator =
+        MakeReplicator(InGraph(2, devices), /*seed=*/1, {}, machine.Backends());
     const auto input = replicator->MakeInput(MakeRows);
     const auto step = replicator->Build(*input, EveryCall);
     ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);

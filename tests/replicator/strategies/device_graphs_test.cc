@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "replicator/make_replicator.h"
 #include "tests/replicator/strategies/device_cases.h"
 
 namespace replicant::replicator {
@@ -57,8 +58,8 @@ auto IsOneLaunch() {
 struct Training {
   Training(const ReplicationConfig& config, const BackendFactory& backends,
            int process = 0)
-      : replicator(Replicator::Create(config, /*seed=*/1, {.index = process},
-                                      backends)),
+      : replicator(
+            MakeReplicator(config, /*seed=*/1, {.index = process}, backends)),
         input(replicator->MakeInput(MakeRows)),
         step(replicator->Build(*input, EveryCall)) {}
 

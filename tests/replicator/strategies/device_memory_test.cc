@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/kernels/backend.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 #include "tests/support/guarded_backend.h"
 
@@ -90,7 +91,7 @@ std::map<std::string, Bytes> Train(const ReplicationConfig& config,
                                    const StepFn& step_fn,
                                    const BackendFactory& make_backend) {
   const auto replicator =
-      Replicator::Create(config, /*seed=*/1, /*place=*/{}, make_backend);
+      MakeReplicator(config, /*seed=*/1, /*place=*/{}, make_backend);
   const auto input = replicator->MakeInput(Rows(kRows, 6, BatchValue));
   const auto step = replicator->Build(*input, step_fn);
   std::map<std::string, Bytes> result;
@@ -166,8 +167,8 @@ TEST(DeviceMemoryTest, HogwildSaysWhyItWantsHostMemory) {
   const ReplicationConfig config{
       .strategy = &Strategy::kHogwild, .replicas = 2, .backend = "guarded"};
   EXPECT_EQ(replicant::testing::MessageOf<ConfigError>([&] {
-              Replicator::Create(config, /*seed=*/1, /*place=*/{},
-                                 replicant::testing::MakeGuardedBackendNamed);
+              MakeReplicator(config, /*seed=*/1, /*place=*/{},
+                             replicant::testing::MakeGuardedBackendNamed);
             }),
             "replication: hogwild updates one copy of the variables in host "
             "memory, which backend guarded does not use; use cpu");

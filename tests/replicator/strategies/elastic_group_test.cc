@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "engine/runtime/checkpoint.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -35,8 +36,7 @@ ReplicationConfig GroupOf(int processes) {
 // one.
 Variables TrainOn(const ReplicationConfig& config, int index, int64_t first,
                   const std::filesystem::path& folder) {
-  const auto replicator =
-      Replicator::Create(config, /*seed=*/3, {.index = index});
+  const auto replicator = MakeReplicator(config, /*seed=*/3, {.index = index});
   const auto value = [first](int64_t step, int64_t row, int64_t column) {
     return RealValue(first + step, row, column);
   };
@@ -90,7 +90,7 @@ TEST(ElasticGroupTest, AGroupThatShrinksAndGrowsLearnsWhatOneReplicaLearns) {
     // to the bit
     for (const Variables& other : group) EXPECT_EQ(other, group[0]);
   }
-  const auto one = Replicator::Create({.backend = "reference"}, /*seed=*/3);
+  const auto one = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = one->MakeInput(Rows(kGlobalRows, step, RealValue));
   const auto whole = one->Build(*input, NetworkStep);
   while (whole->Run(kNoWait) == NextResult::kOk) {
@@ -107,7 +107,7 @@ TEST(ElasticGroupTest, AGroupThatShrinksAndGrowsLearnsWhatOneReplicaLearns) {
 double XAfterOneStep(double learning_rate_scale) {
   ReplicationConfig config = GroupOf(1);
   config.learning_rate_scale = learning_rate_scale;
-  const auto replicator = Replicator::Create(config, /*seed=*/1);
+  const auto replicator = MakeReplicator(config, /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 1, WholeValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& /*batch*/) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph/ops/random.h"
+#include "replicator/make_replicator.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -30,7 +31,7 @@ TEST(HogwildTest, OneReplicaComputesWhatSingleComputes) {
 // given is learned from once, whoever does it.
 TEST_P(HogwildTest, EveryStepIsOneReplicasAndIsReturnedOnce) {
   const int n = GetParam();
-  const auto replicator = Replicator::Create(Hogwild(n), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(n), /*seed=*/1);
   EXPECT_EQ(replicator->num_replicas(), n);
   EXPECT_EQ(replicator->process_id(), 0);
   std::set<int> groups;
@@ -74,7 +75,7 @@ TEST_P(HogwildTest, EveryStepIsOneReplicasAndIsReturnedOnce) {
 }
 
 TEST_P(HogwildTest, ReplicasLearnTogether) {
-  const auto replicator = Replicator::Create(Hogwild(GetParam()), /*seed=*/3);
+  const auto replicator = MakeReplicator(Hogwild(GetParam()), /*seed=*/3);
   // the target is a function of the row, so that any order of batches does
   const auto input = replicator->MakeInput(Rows(16, 500, RealValue));
   const auto step = replicator->Build(*input, NetworkStep);
@@ -91,7 +92,7 @@ TEST_P(HogwildTest, ReplicasLearnTogether) {
 INSTANTIATE_TEST_SUITE_P(Replicas, HogwildTest, ::testing::Values(1, 2, 4));
 
 TEST(HogwildTest, EachReplicaDrawsRandomNumbersOfItsOwn) {
-  const auto replicator = Replicator::Create(Hogwild(3), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(3), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 1, WholeValue));
   const auto step = replicator->Build(
       *input, [](ReplicaContext& replica, const Inputs& batch) {
@@ -112,7 +113,7 @@ TEST(HogwildTest, EachReplicaDrawsRandomNumbersOfItsOwn) {
 // A checkpoint equals one replica's, and every replica continues from values
 // written into the variables.
 TEST(HogwildTest, WritesReachEveryReplica) {
-  const auto replicator = Replicator::Create(Hogwild(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(2), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 50, WholeValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& /*batch*/) {
@@ -144,7 +145,7 @@ TEST(HogwildTest, WritesReachEveryReplica) {
 }
 
 TEST(HogwildTest, RefusesACounterThatMovesUnevenly) {
-  const auto replicator = Replicator::Create(Hogwild(1), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(1), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 10, WholeValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& /*batch*/) {
@@ -165,7 +166,7 @@ TEST(HogwildTest, RefusesACounterThatMovesUnevenly) {
 }
 
 TEST(HogwildTest, AStepThatFailsSaysSo) {
-  const auto replicator = Replicator::Create(Hogwild(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(2), /*seed=*/1);
   const auto input =
       replicator->MakeInput(Rows(1, 10, [](int64_t step, int64_t, int64_t) {
         return step == 3 ? 1e200 : 1.0;
@@ -187,7 +188,7 @@ TEST(HogwildTest, AStepThatFailsSaysSo) {
 // A training with two kinds of steps, as a GAN's: what was begun is returned by
 // the step that began it.
 TEST(HogwildTest, TwoStepsTakeTurns) {
-  const auto replicator = Replicator::Create(Hogwild(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(Hogwild(2), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(1, 40, WholeValue));
   const auto count = [&](const std::string& name) {
     return replicator->Build(

@@ -14,6 +14,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/optimizer.h"
 #include "engine/graph/ops/reduce.h"
+#include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
 #include "tests/support/fake_cuda/fake_backend.h"
 #include "tests/support/fake_cuda/host_nccl.h"
@@ -105,7 +106,7 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
   void Make(bool reads_ahead) {
     Release();
     const int replicas = GetParam().replicas;
-    replicator_ = Replicator::Create(
+    replicator_ = MakeReplicator(
         {.strategy = replicas > 1 ? &Strategy::kInGraph : &Strategy::kSingle,
          .replicas = replicas,
          .backend = "cuda",
@@ -318,7 +319,7 @@ TEST(ReadAheadCallsTest, TheNextBatchIsSentBetweenLaunchAndEnd) {
   const auto driver = std::make_shared<FakeDriver>();
   {
     Log log;
-    const auto replicator = Replicator::Create(
+    const auto replicator = MakeReplicator(
         {.backend = "cuda"}, /*seed=*/1, /*place=*/{},
         [&](std::string_view, const kernels::BackendOptions& options) {
           return testing::MakeFakeCudaBackend(driver, options);

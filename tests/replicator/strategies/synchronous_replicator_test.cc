@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "engine/graph/ops/random.h"
-#include "replicator/strategies/replica_team.h"
+#include "replicator/make_replicator.h"
+#include "replicator/steps/replica_team.h"
 #include "tests/replicator/replication_cases.h"
 #include "tests/replicator/work_cases.h"
 
@@ -62,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(Replicas, InGraphTest, ::testing::Values(1, 2, 4, 8));
 
 // What Build() says of a step on `n` replicas.
 std::string BuildError(int n, const StepFn& step_fn) {
-  const auto replicator = Replicator::Create(InGraph(n), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(n), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(n, 1, WholeValue));
   return MessageOf<InvalidArgument>(
       [&] { replicator->Build(*input, step_fn); });
@@ -90,7 +91,7 @@ struct Everything {
 };
 
 TEST(SynchronousReplicatorTest, ReducesAndGathersStructures) {
-  const auto replicator = Replicator::Create(
+  const auto replicator = MakeReplicator(
       {.strategy = &Strategy::kInGraph, .replicas = 4, .backend = "reference"},
       /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 1, WholeValue));
@@ -336,7 +337,7 @@ TEST(SynchronousReplicatorTest, RefusesAGradientOfAProduct) {
 }
 
 TEST(SynchronousReplicatorTest, VariablesThatAreSetReachAllReplicas) {
-  const auto replicator = Replicator::Create(InGraph(4), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(4), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(4, 2, WholeValue));
   const auto step = replicator->Build(*input, [](ReplicaContext& replica,
                                                  const Inputs& /*batch*/) {
@@ -353,7 +354,7 @@ TEST(SynchronousReplicatorTest, VariablesThatAreSetReachAllReplicas) {
 }
 
 TEST(SynchronousReplicatorTest, ABatchIsKeptWhileAnotherPipelineIsLate) {
-  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(2), /*seed=*/1);
   std::vector<RowsPipeline*> pipelines;
   const auto input = replicator->MakeInput(
       [&](const InputContext& context) {
@@ -379,7 +380,7 @@ TEST(SynchronousReplicatorTest, ABatchIsKeptWhileAnotherPipelineIsLate) {
 }
 
 TEST(SynchronousReplicatorTest, AReplicaThatFailsEndsTheStepOfAll) {
-  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(2), /*seed=*/1);
   // only the square of the second replica's row is not finite
   const auto value = [](int64_t, int64_t row, int64_t) {
     return row == 1 ? 1e200 : 1.0;
@@ -398,7 +399,7 @@ TEST(SynchronousReplicatorTest, AReplicaThatFailsEndsTheStepOfAll) {
 }
 
 TEST(SynchronousReplicatorTest, ABatchWithNaNRunsOnNoReplica) {
-  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(2), /*seed=*/1);
   const auto input =
       replicator->MakeInput(Rows(2, 3, [](int64_t step, int64_t row, int64_t) {
         return step == 1 && row == 1 ? NAN : 1.0;
@@ -415,7 +416,7 @@ TEST(SynchronousReplicatorTest, ABatchWithNaNRunsOnNoReplica) {
 }
 
 TEST(SynchronousReplicatorTest, SeveralStepsShareOneInput) {
-  const auto replicator = Replicator::Create(InGraph(2), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(2), /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(2, 2, WholeValue));
   const StepFn sum = [](ReplicaContext& replica, const Inputs& batch) {
     return ValueOnly(replica.AllSum(batch.at("x")));
@@ -433,7 +434,7 @@ TEST(SynchronousReplicatorTest, SeveralStepsShareOneInput) {
 
 TEST(SynchronousReplicatorTest, RandomNumbersGoByTheGlobalRow) {
   const auto draw = [](const ReplicationConfig& config) {
-    const auto replicator = Replicator::Create(config, /*seed=*/5);
+    const auto replicator = MakeReplicator(config, /*seed=*/5);
     const auto input = replicator->MakeInput(Rows(4, 1, WholeValue));
     const auto step = replicator->Build(
         *input, [](ReplicaContext& replica, const Inputs& batch) {
@@ -454,7 +455,7 @@ TEST(SynchronousReplicatorTest, RandomNumbersGoByTheGlobalRow) {
 
 TEST(SynchronousReplicatorTest, SaysWhatAStepWaitedFor) {
   const auto times = [](const ReplicationConfig& config, bool is_needed_late) {
-    const auto replicator = Replicator::Create(config, /*seed=*/1);
+    const auto replicator = MakeReplicator(config, /*seed=*/1);
     const auto input = replicator->MakeInput(Rows(2, 1, WholeValue));
     const auto step = replicator->Build(
         *input, [&](ReplicaContext& replica, const Inputs& batch) {
@@ -475,7 +476,7 @@ TEST(SynchronousReplicatorTest, SaysWhatAStepWaitedFor) {
 }
 
 TEST(SynchronousReplicatorTest, RefusesRowsThatCannotBeDivided) {
-  const auto replicator = Replicator::Create(InGraph(3), /*seed=*/1);
+  const auto replicator = MakeReplicator(InGraph(3), /*seed=*/1);
   EXPECT_THROW(replicator->MakeInput(Rows(4, 1, WholeValue)), InvalidArgument);
 }
 

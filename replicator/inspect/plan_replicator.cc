@@ -1,0 +1,84 @@
+#include "replicator/inspect/plan_replicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "replicator/inspect/inspection_step.h"
+#include "replicator/steps/lone_plans.h"
+
+namespace replicant::replicator {
+namespace {
+
+class PlanInput : public Input {
+ public:
+  explicit PlanInput(std::unique_ptr<InputPipeline> pipeline)
+      : pipeline_(std::move(pipeline)) {}
+
+  const std::vector<InputSpec>& specs() const { return pipeline_->specs(); }
+
+ private:
+  // lives as long: a workload asks it what it waits for
+  const std::unique_ptr<InputPipeline> pipeline_;
+};
+
+class Planner : public Replicator {
+ public:
+  Planner(const ReplicationConfig& config, uint64_t seed,
+          const kernels::BackendFactory& make_backend)
+      : num_replicas_(config.replicas_of_group()),
+        seed_(seed),
+        backend_(make_backend(
+            config.backend,
+            config.backend_options(/*number=*/0, /*tuned_plans=*/nullptr))),
+        variables_(*backend_, seed) {}
+
+  const std::vector<StepPlan>& plans() const { return plans_; }
+  int num_replicas() const override { return 1; }
+  int process_id() const override { return 0; }
+  runtime::VariableStore& variables() override { return variables_; }
+  void Stop() override {}
+
+ private:
+  // The rows of one replica.
+  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
+                                     InputMode /*mode*/) override {
+    return std::make_unique<PlanInput>(input_fn(
+        {.num_replicas = num_replicas_, .num_pipelines = num_replicas_}));
+  }
+  std::unique_ptr<Step> DoBuild(
+      Input& input, const std::vector<StepFn>& parts,
+      const runtime::CompileOptions& options) override {
+    const auto* own_input = dynamic_cast<PlanInput*>(&input);
+    REPLICANT_CHECK(own_input != nullptr,
+                    "Build: the input is another replicator's");
+    for (size_t part = 0; part < parts.size(); ++part) {
+      LonePlans plans({parts[part]}, own_input->specs(), {.seed = seed_});
+      plans.Compile(variables_, options);
+      plans_.push_back(
+          {part == 0 ? options.name : fmt::format("{}_{}", options.name, part),
+           plans.report()});
+    }
+    return std::make_unique<InspectionStep>(
+        "a step whose plan is read does not run");
+  }
+
+  const int num_replicas_;
+  const uint64_t seed_;
+  const std::unique_ptr<kernels::Backend> backend_;
+  runtime::VariableStore variables_;
+  std::vector<StepPlan> plans_;
+};
+
+}  // namespace
+
+PlanReplicator MakePlanReplicator(const ReplicationConfig& config,
+                                  uint64_t seed,
+                                  const kernels::BackendFactory& make_backend) {
+  auto planner = std::make_unique<Planner>(config, seed, make_backend);
+  const std::vector<StepPlan>* const plans = &planner->plans();
+  return {.replicator = std::move(planner), .plans = plans};
+}
+
+}  // namespace replicant::replicator

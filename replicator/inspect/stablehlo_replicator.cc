@@ -1,0 +1,121 @@
+#include "replicator/inspect/stablehlo_replicator.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "engine/graph/graph.h"
+#include "replicator/inspect/inspection_step.h"
+
+namespace replicant::replicator {
+namespace {
+
+// The tensors of one replica's batch.
+class ModuleInput : public Input {
+ public:
+  // The pipeline feeds `num_replicas`.
+  ModuleInput(const Replicator* owner, std::unique_ptr<InputPipeline> pipeline,
+              int num_replicas)
+      : owner_(owner), pipeline_(std::move(pipeline)) {
+    for (const InputSpec& spec : pipeline_->specs()) {
+      specs_.push_back(OfOneReplica(spec, num_replicas));
+    }
+  }
+
+  const Replicator* owner() const { return owner_; }
+  const std::vector<InputSpec>& specs() const { return specs_; }
+
+ private:
+  const Replicator* owner_;
+  // lives as long: a workload asks it what it waits for
+  std::unique_ptr<InputPipeline> pipeline_;
+  std::vector<InputSpec> specs_;
+};
+
+}  // namespace
+
+StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
+                                         uint64_t seed)
+    : config_(config),
+      seed_(seed),
+      backend_(kernels::MakeBackend("cpu", {.num_threads = config.threads})),
+      variables_(*backend_, seed) {
+  if (!config.strategy->is_synchronous) {
+    throw ConfigError(fmt::format(
+        "replication.strategy: {} has no module: its replicas do not make "
+        "their steps together; allowed here: single, in_graph, between_graph",
+        config.strategy->name));
+  }
+  if (config.logical_devices > 1) {
+    throw ConfigError(
+        fmt::format("replication.logical_devices: got {}; a module is for one "
+                    "device of each replica: allowed here: 1",
+                    config.logical_devices));
+  }
+}
+
+std::unique_ptr<Step> StableHloReplicator::DoBuild(
+    Input& input, const std::vector<StepFn>& parts,
+    const runtime::CompileOptions& options) {
+  const auto* own_input = dynamic_cast<ModuleInput*>(&input);
+  REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
+                  "Build: the input is another replicator's");
+  for (size_t part = 0; part < parts.size(); ++part) {
+    StableHloStepOptions step{
+        .seed = seed_,
+        .num_replicas = config_.replicas,
+        .wire = GradientWire(config_),
+        .precision = options.passes.precision,
+        .name = parts.size() == 1 ? options.name
+                                  : fmt::format("{}_{}", options.name, part)};
+    if (config_.accumulation_steps > 1) {
+      StableHloStepOptions earlier = step;
+      earlier.accumulation = {.steps = config_.accumulation_steps,
+                              .part_number = num_accumulating_parts_,
+                              .role = BatchRole::kEarlier};
+      earlier.name += "_earlier";
+      StableHloStep built =
+          BuildStableHloStep(own_input->specs(), parts[part], earlier);
+      if (built.accumulates) {
+        AddModule(std::move(built));
+        ++num_accumulating_parts_;
+        step.accumulation = earlier.accumulation;
+        step.accumulation.role = BatchRole::kLast;
+      }
+    }
+    AddModule(BuildStableHloStep(own_input->specs(), parts[part], step));
+  }
+  return std::make_unique<InspectionStep>(
+      "a step that is exported as a module does not run");
+}
+
+void StableHloReplicator::AddModule(StableHloStep step) {
+  steps_.push_back(std::move(step));
+  // declares what is new
+  graph::Graph declarations;
+  for (const graph::VariableSpec& spec : steps_.back().variables) {
+    declarations.AddVariable(spec);
+  }
+  variables_.Declare(declarations);
+}
+
+ModuleReplicator MakeModuleReplicator(const ReplicationConfig& config,
+                                      uint64_t seed) {
+  auto replicator = std::make_unique<StableHloReplicator>(config, seed);
+  const std::vector<StableHloStep>* steps = &replicator->steps();
+  return {.replicator = std::move(replicator), .steps = steps};
+}
+
+std::unique_ptr<Input> StableHloReplicator::DoMakeInput(const InputFn& input_fn,
+                                                        InputMode mode) {
+  const int replicas = config_.replicas;
+  const int pipelines = mode == InputMode::kPerReplica ? replicas : 1;
+  return std::make_unique<ModuleInput>(
+      this, input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
+      replicas / pipelines);
+}
+
+}  // namespace replicant::replicator
