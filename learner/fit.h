@@ -69,7 +69,7 @@ struct FitOptions {
   double checkpoint_interval_s = 300.0;
   double log_interval_s = 5.0;
   replicator::ReplicationConfig replication = {};
-  replicator::ProcessPlace place = {};
+  replicator::ProcessRank place = {};
   // Called between steps; true ends the run early.
   std::function<bool()> should_stop = [] { return false; };
 };

@@ -24,11 +24,11 @@ std::unique_ptr<Replicator> MakeSingle(const StrategyRequest& request) {
 }
 
 std::unique_ptr<Replicator> MakeServerOrWorker(const StrategyRequest& request) {
-  const ProcessPlace& place = request.place;
-  return place.is_server
-             ? MakeParameterServer(request.config, request.seed, place.index,
-                                   place.folder, request.make_backend)
-             : MakeParameterWorker(request.config, request.seed, place.index,
+  const ProcessRank& rank = request.rank;
+  return rank.is_server
+             ? MakeParameterServer(request.config, request.seed, rank.index,
+                                   rank.folder, request.make_backend)
+             : MakeParameterWorker(request.config, request.seed, rank.index,
                                    request.make_backend);
 }
 
@@ -41,7 +41,7 @@ std::unique_ptr<Replicator> MakeBuiltIn(const StrategyRequest& request) {
   if (strategy == &Strategy::kSingle) return MakeSingle(request);
   if (strategy == &Strategy::kInGraph || strategy == &Strategy::kBetweenGraph) {
     return MakeSynchronousReplicator(config, request.seed, request.make_backend,
-                                     request.place.index);
+                                     request.rank.index);
   }
   if (strategy == &Strategy::kHogwild) {
     return MakeHogwildReplicator(config, request.seed, request.make_backend);
@@ -55,12 +55,12 @@ std::unique_ptr<Replicator> MakeBuiltIn(const StrategyRequest& request) {
 }  // namespace
 
 std::unique_ptr<Replicator> MakeReplicator(
-    const ReplicationConfig& config, uint64_t seed, const ProcessPlace& place,
+    const ReplicationConfig& config, uint64_t seed, const ProcessRank& rank,
     const kernels::BackendFactory& make_backend) {
   const Strategy& strategy = *config.strategy;
   const bool has_place =
       strategy.has_servers ||
-      (!place.is_server && (place.index == 0 || config.num_workers() > 1));
+      (!rank.is_server && (rank.index == 0 || config.num_workers() > 1));
   if (!has_place) {
     throw ConfigError(
         "replication.strategy: servers are for parameter_server, further "
@@ -69,7 +69,7 @@ std::unique_ptr<Replicator> MakeReplicator(
   }
   const StrategyRequest request{.config = config,
                                 .seed = seed,
-                                .place = place,
+                                .rank = rank,
                                 .make_backend = make_backend};
   return strategy.make == nullptr ? MakeBuiltIn(request)
                                   : strategy.make(request);

@@ -15,7 +15,7 @@ namespace replicant::replicator {
 // strategy.
 std::unique_ptr<Replicator> MakeReplicator(
     const ReplicationConfig& config, uint64_t seed,
-    const ProcessPlace& place = {},
+    const ProcessRank& rank = {},
     const kernels::BackendFactory& make_backend = kernels::MakeBackend);
 
 }  // namespace replicant::replicator

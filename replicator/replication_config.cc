@@ -234,7 +234,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   reader.Field("accumulation_steps", &c.accumulation_steps, {1, 1 << 20},
                "batches per update. Their gradients are added, so that the "
                "update equals one with a batch as large as all of them");
-  reader.Field("wire", &c.wire, {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
+  reader.Field("wire", &c.gradient_format,
+               {{"f32", DType::kF32}, {"bf16", DType::kBF16}},
                "number format of gradients between replicas. bf16 halves the "
                "bytes and keeps 8 significant bits");
   reader.Field("top_k", &c.top_k, {0.0, 1.0},
@@ -279,7 +280,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
                     "late sign of life would end the run",
                     4.0 * c.heartbeat_interval_s));
   }
-  if (c.top_k > 0.0 && c.wire != DType::kF32) {
+  if (c.top_k > 0.0 && c.gradient_format != DType::kF32) {
     reader.Error("top_k", "sends f32; hint: wire: f32");
   }
   if (strategy.has_one_replica && c.replicas > 1) {

@@ -56,7 +56,7 @@ struct ReplicationConfig {
   // reduced once.
   int accumulation_steps = 1;
   // The number format of f32 gradients between replicas: kF32 or kBF16.
-  DType wire = DType::kF32;
+  DType gradient_format = DType::kF32;
   // If not 0, a replica sends only this fraction of a gradient's elements, the
   // largest, and adds the rest to its next gradient.
   double top_k = 0.0;

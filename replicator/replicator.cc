@@ -16,12 +16,13 @@ std::unique_ptr<Input> Replicator::MakeInput(const InputFn& input_fn,
 }
 
 std::unique_ptr<Step> Replicator::BuildJoint(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
-  if (parts.empty()) {
-    throw InvalidArgument("BuildJoint: a step has one part at least, got none");
+  if (phases.empty()) {
+    throw InvalidArgument(
+        "BuildJoint: a step has one phase at least, got none");
   }
-  return DoBuild(input, parts, options);
+  return DoBuild(input, phases, options);
 }
 
 Output Inputs::at(std::string_view name, CallSite site) const {

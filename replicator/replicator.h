@@ -121,7 +121,7 @@ class Step {
 
 // The process of a run that makes a replicator, where processes cannot find it
 // out themselves.
-struct ProcessPlace {
+struct ProcessRank {
   // A parameter server or a worker. Only parameter_server has servers.
   bool is_server = false;
   // The number of the process among its kind.
@@ -159,21 +159,21 @@ class Replicator {
     return BuildJoint(input, {step_fn}, options);
   }
 
-  // A step of several parts, such as both updates of a GAN: every part learns
-  // from the step's batch, one part after the other, and sees what those before
-  // it have updated. A part is built as a step is, with its own variables,
-  // values and optimizers. Variables that it does not update keep the values
-  // that the previous part left.
+  // A step of several phases, such as both updates of a GAN: every phase learns
+  // from the step's batch, one phase after the other, and sees what those
+  // before it have updated. A phase is built as a step is, with its own
+  // variables, values and optimizers. Variables that it does not update keep
+  // the values that the previous phase left.
   //
-  // With ReplicationConfig::accumulation_steps the first part runs on one batch
-  // in every Run(), and the others run on all batches of the update in its last
-  // Run(). A value is that of the last batch its part ran on. A step whose
-  // parts all have no updates and no gradients does not accumulate: each Run()
-  // runs all parts on one batch.
+  // With ReplicationConfig::accumulation_steps the first phase runs on one
+  // batch in every Run(), and the others run on all batches of the update in
+  // its last Run(). A value is that of the last batch its phase ran on. A step
+  // whose phases all have no updates and no gradients does not accumulate: each
+  // Run() runs all phases on one batch.
   //
-  // Throws as Build() does, and InvalidArgument for no parts.
+  // Throws as Build() does, and InvalidArgument for no phases.
   std::unique_ptr<Step> BuildJoint(Input& input,
-                                   const std::vector<StepFn>& parts,
+                                   const std::vector<StepFn>& phases,
                                    const runtime::CompileOptions& options = {});
 
   // The variables of all steps, valid between steps; do not touch them while a
@@ -201,9 +201,9 @@ class Replicator {
  private:
   virtual std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                              InputMode mode) = 0;
-  // There is at least one part.
+  // There is at least one phase.
   virtual std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) = 0;
 };
 

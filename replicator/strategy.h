@@ -10,14 +10,14 @@
 namespace replicant::replicator {
 
 class Replicator;
-struct ProcessPlace;
+struct ProcessRank;
 struct ReplicationConfig;
 
 // The arguments of MakeReplicator(); they are valid during the call.
 struct StrategyRequest {
   const ReplicationConfig& config;
   uint64_t seed;
-  const ProcessPlace& place;
+  const ProcessRank& rank;
   const kernels::BackendFactory& make_backend;
 };
 

@@ -55,7 +55,7 @@ class LocalSgd : public Replicator {
     team_.Run([&](int i) {
       replicas_[static_cast<size_t>(i)] =
           MakeReplicator(config, request.seed + static_cast<uint64_t>(i),
-                         request.place, request.make_backend);
+                         request.rank, request.make_backend);
     });
   }
 
@@ -107,7 +107,7 @@ class LocalSgd : public Replicator {
     return inputs;
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
 
   void Average() {
@@ -184,12 +184,12 @@ class LocalSgdStep : public Step {
 };
 
 std::unique_ptr<Step> LocalSgd::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
   auto& inputs = dynamic_cast<LocalInputs&>(input);
   std::vector<std::unique_ptr<Step>> steps;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    steps.push_back(replicas_[i]->BuildJoint(*inputs.of[i], parts, options));
+    steps.push_back(replicas_[i]->BuildJoint(*inputs.of[i], phases, options));
   }
   // new variables begin alike
   is_handed_out_ = true;

@@ -90,9 +90,9 @@ replicator::StepOutputs BuildSnganStep(ReplicaContext& replica,
           .updates = update.updates};
 }
 
-std::vector<replicator::StepFn> JointSnganParts(
+std::vector<replicator::StepFn> JointSnganPhases(
     const models::sngan::SnganConfig& config, DType dtype) {
-  const auto part = [&](SnganNetwork network, const char* loss) {
+  const auto phase = [&](SnganNetwork network, const char* loss) {
     return [=](ReplicaContext& replica, const replicator::Inputs& inputs) {
       replicator::StepOutputs outputs =
           BuildSnganStep(replica, inputs, config, network, dtype);
@@ -100,8 +100,8 @@ std::vector<replicator::StepFn> JointSnganParts(
       return outputs;
     };
   };
-  return {part(SnganNetwork::kDiscriminator, "discriminator_loss"),
-          part(SnganNetwork::kGenerator, "generator_loss")};
+  return {phase(SnganNetwork::kDiscriminator, "discriminator_loss"),
+          phase(SnganNetwork::kGenerator, "generator_loss")};
 }
 
 }  // namespace replicant::learner

@@ -43,9 +43,9 @@ replicator::StepOutputs BuildSnganStep(replicator::ReplicaContext& replica,
                                        SnganNetwork network,
                                        DType dtype = DType::kF32);
 
-// Both updates as the parts of one step (Replicator::BuildJoint), the
+// Both updates as the phases of one step (Replicator::BuildJoint), the
 // discriminator's first. Values: "discriminator_loss" and "generator_loss".
-std::vector<replicator::StepFn> JointSnganParts(
+std::vector<replicator::StepFn> JointSnganPhases(
     const models::sngan::SnganConfig& config, DType dtype = DType::kF32);
 
 }  // namespace replicant::learner

@@ -85,13 +85,13 @@ class ImageWorkload : public Workload {
   }
 
   replicator::Replicator& replicator() { return *replicator_; }
-  // Builds a step of these parts on the images, in the workload's precision;
+  // Builds a step of these phases on the images, in the workload's precision;
   // `name` is runtime::CompileOptions::name. Throws what
   // Replicator::BuildJoint() throws.
   std::unique_ptr<replicator::Step> BuildStep(
-      const std::vector<replicator::StepFn>& parts, const std::string& name) {
+      const std::vector<replicator::StepFn>& phases, const std::string& name) {
     return replicator_->BuildJoint(
-        *input_, parts, {.name = name, .passes = {.precision = precision_}});
+        *input_, phases, {.name = name, .passes = {.precision = precision_}});
   }
 
  private:

@@ -95,7 +95,7 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
       evaluation_interval_(config.evaluation_interval_steps),
       num_sample_rows_(std::min(config.num_classes, kMaxSampleRows)) {
   if (config.joint_updates) {
-    joint_step_ = BuildStep(JointSnganParts(config), "joint");
+    joint_step_ = BuildStep(JointSnganPhases(config), "joint");
   } else {
     discriminator_step_ = BuildUpdate(config, SnganNetwork::kDiscriminator);
     generator_step_ = BuildUpdate(config, SnganNetwork::kGenerator);

@@ -85,7 +85,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
 // Runs a process that takes part in the learner's steps: a parameter server, or
 // a worker after the first.
 int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
-              const replicator::ProcessPlace& place) {
+              const replicator::ProcessRank& place) {
   const RunConfig& config = invocation.config();
   const StopSignal stop;
   fleet::HeartbeatSender heartbeat(
@@ -326,8 +326,8 @@ int RunRole(const Invocation& invocation, const LearnerOptions& options) {
   LogOptions log = config.log;
   log.role = id.ToString();
   InitLogging(log);
-  replicator::ProcessPlace place{.is_server = is_server,
-                                 .index = static_cast<int>(index)};
+  replicator::ProcessRank place{.is_server = is_server,
+                                .index = static_cast<int>(index)};
   if (is_server) {
     place.folder = RunFolderOf(config) / "servers" / log.role;
   }

@@ -28,10 +28,10 @@ Attributes ToAttributes(const BucketSpec& bucket) {
   attributes.Set("number", bucket.number);
   attributes.Set("is_async", bucket.is_async);
   attributes.Set("dtype", std::string(DTypeName(bucket.dtype)));
-  attributes.Set("wire", std::string(DTypeName(bucket.wire.dtype)));
-  attributes.Set("top_k", bucket.wire.top_k);
-  attributes.Set("replica_id", int64_t{bucket.place.id});
-  attributes.Set("num_replicas", int64_t{bucket.place.count});
+  attributes.Set("wire", std::string(DTypeName(bucket.gradient_format.dtype)));
+  attributes.Set("top_k", bucket.gradient_format.top_k);
+  attributes.Set("replica_id", int64_t{bucket.rank.id});
+  attributes.Set("num_replicas", int64_t{bucket.rank.count});
   return attributes;
 }
 
@@ -59,8 +59,8 @@ std::vector<TensorType> InferStart(const InferContext& context) {
              Shape({context.attributes.Int("num_replicas"), 2 * count})},
             context.inputs.back()};
   }
-  const DType wire = *ParseDType(context.attributes.Text("wire"));
-  return {{wire, Shape({count})}, context.inputs.back()};
+  const DType dtype = *ParseDType(context.attributes.Text("wire"));
+  return {{dtype, Shape({count})}, context.inputs.back()};
 }
 
 std::vector<TensorType> InferWait(const InferContext& context) {
@@ -170,13 +170,14 @@ CallSpec CallSpecOf(const Node& node) {
 }
 
 BucketSpec BucketSpecOf(const Node& node) {
-  return {.number = node.attributes.Int("number"),
-          .call = CallSpecOf(node),
-          .place = PlaceOf(node),
-          .dtype = *ParseDType(node.attributes.Text("dtype")),
-          .wire = {.dtype = *ParseDType(node.attributes.Text("wire")),
-                   .top_k = node.attributes.Float("top_k")},
-          .is_async = node.attributes.Bool("is_async")};
+  return {
+      .number = node.attributes.Int("number"),
+      .call = CallSpecOf(node),
+      .rank = RankOf(node),
+      .dtype = *ParseDType(node.attributes.Text("dtype")),
+      .gradient_format = {.dtype = *ParseDType(node.attributes.Text("wire")),
+                          .top_k = node.attributes.Float("top_k")},
+      .is_async = node.attributes.Bool("is_async")};
 }
 
 }  // namespace replicant::replicator

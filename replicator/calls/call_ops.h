@@ -26,20 +26,20 @@ CallSpec CallOf(const graph::Node& placeholder);
 struct BucketSpec {
   int64_t number = 0;  // unique in the plan
   CallSpec call;
-  ReplicaPlace place;
-  // `dtype` of the tensors, `wire` of their elements in the bucket.
+  ReplicaRank rank;
+  // `dtype` of the tensors, `gradient_format` of their elements in the bucket.
   DType dtype = DType::kF32;
-  Wire wire;
+  GradientFormat gradient_format;
   bool is_async = true;
 };
 
 // x, token -> result [shape], token.
 Output AddCollectiveCall(Output x, Output token, const CallSpec& call,
                          const Shape& shape, CallSite site);
-// xs, token -> all their elements concatenated [n] in the bucket's `wire`
-// format, being reduced; token. With top_k: one row per replica [replicas, 2 k]
-// with the indices of its k elements and the bits of their values, tensor by
-// tensor.
+// xs, token -> all their elements concatenated [n] in the bucket's
+// `gradient_format` format, being reduced; token. With top_k: one row per
+// replica [replicas, 2 k] with the indices of its k elements and the bits of
+// their values, tensor by tensor.
 Output AddBucketStart(const std::vector<Output>& xs, Output token,
                       const BucketSpec& bucket, CallSite site);
 // The result of AddBucketStart() -> the reduced tensors, one per shape.

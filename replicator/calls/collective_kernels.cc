@@ -85,7 +85,7 @@ class StartKernel : public Kernel {
   // a single tensor may be reduced in place
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && sizes_.size() == 1 &&
-           spec_.wire.dtype == spec_.dtype;
+           spec_.gradient_format.dtype == spec_.dtype;
   }
   void Bind(const KernelBindings& bindings) override {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -97,12 +97,13 @@ class StartKernel : public Kernel {
     bucket_->work.emplace(Collective{
         spec_.call.kind, spec_.call.op, 0, all, all,
         // bf16 is scaled after it is converted back to f32
-        spec_.wire.dtype == spec_.dtype ? spec_.call.factor : 1.0, place_});
+        spec_.gradient_format.dtype == spec_.dtype ? spec_.call.factor : 1.0,
+        place_});
   }
   void Launch(Stream& stream) override {
     for (HostOperand& input : inputs_) input.Load(stream);
     stream.Synchronize();
-    if (spec_.wire.dtype == spec_.dtype) {
+    if (spec_.gradient_format.dtype == spec_.dtype) {
       std::byte* to = bucket_->packed.data();
       for (size_t i = 0; i < sizes_.size(); ++i) {
         if (sizes_[i] > 0 && to != inputs_[i].data()) {
@@ -153,7 +154,7 @@ class WaitKernel : public Kernel {
 
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && types_.size() == 1 &&
-           spec_.wire.dtype == spec_.dtype;
+           spec_.gradient_format.dtype == spec_.dtype;
   }
   // the packed bytes are in the memory of the kernel that starts the bucket
   void Bind(const KernelBindings& bindings) override {
@@ -163,7 +164,7 @@ class WaitKernel : public Kernel {
   }
   void Launch(Stream& stream) override {
     if (spec_.is_async) meter_.Measure([&] { queue_.Wait(*bucket_->work); });
-    if (spec_.wire.dtype == spec_.dtype) {
+    if (spec_.gradient_format.dtype == spec_.dtype) {
       Copy();
     } else {
       Widen();
@@ -220,7 +221,7 @@ std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
     bucket = std::make_shared<Bucket>(
         Bucket{.packed = HostOperand(is_host_memory_, type)});
   }
-  if (BucketSpecOf(node).wire.top_k > 0.0) {
+  if (BucketSpecOf(node).gradient_format.top_k > 0.0) {
     return is_start
                ? MakeTopKStart(&queue_, is_host_memory_, bucket, graph, node)
                : MakeTopKWait(&queue_, is_host_memory_,

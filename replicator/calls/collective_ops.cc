@@ -55,15 +55,15 @@ std::vector<TensorType> InferScattered(const InferContext& context) {
 
 std::vector<Output> AllReduceGradient(const GradientContext& context) {
   const Node& node = context.node;
-  const ReplicaPlace place = PlaceOf(node);
+  const ReplicaRank rank = RankOf(node);
   const CallSite site = node.site;
   const auto sum = [&](Output x) {
-    return AddAllReduce(x, ReduceOp::kSum, place, site);
+    return AddAllReduce(x, ReduceOp::kSum, rank, site);
   };
   switch (ReduceOpOf(node)) {
     case ReduceOp::kSum:
     case ReduceOp::kMean:
-      return {AddAllReduce(context.output_gradient(), ReduceOpOf(node), place,
+      return {AddAllReduce(context.output_gradient(), ReduceOpOf(node), rank,
                            site)};
     case ReduceOp::kMin:
     case ReduceOp::kMax: {
@@ -81,27 +81,27 @@ std::vector<Output> AllReduceGradient(const GradientContext& context) {
 
 std::vector<Output> AllGatherGradient(const GradientContext& context) {
   const Output row = AddReduceScatter(context.output_gradient(), ReduceOp::kSum,
-                                      PlaceOf(context.node), context.node.site);
+                                      RankOf(context.node), context.node.site);
   return {graph::ReshapeTo(row, context.input(0).shape())};
 }
 
 std::vector<Output> ReduceScatterGradient(const GradientContext& context) {
   const ReduceOp op = ReduceOpOf(context.node);
-  const ReplicaPlace place = PlaceOf(context.node);
+  const ReplicaRank rank = RankOf(context.node);
   if (op != ReduceOp::kSum && op != ReduceOp::kMean) {
     FailWithoutGradient(context.node);
   }
   const Output all = graph::ReshapeTo(
-      AddAllGather(context.output_gradient(), place, context.node.site),
+      AddAllGather(context.output_gradient(), rank, context.node.site),
       context.input(0).shape());
-  return {op == ReduceOp::kMean ? graph::Mul(all, 1.0 / place.count) : all};
+  return {op == ReduceOp::kMean ? graph::Mul(all, 1.0 / rank.count) : all};
 }
 
 std::vector<Output> BroadcastGradient(const GradientContext& context) {
-  const ReplicaPlace place = PlaceOf(context.node);
+  const ReplicaRank rank = RankOf(context.node);
   const Output sum = AddAllReduce(context.output_gradient(), ReduceOp::kSum,
-                                  place, context.node.site);
-  const bool is_source = context.node.attributes.Int("source") == place.id;
+                                  rank, context.node.site);
+  const bool is_source = context.node.attributes.Int("source") == rank.id;
   return {graph::Mul(sum, is_source ? 1.0 : 0.0)};
 }
 
@@ -123,42 +123,41 @@ constexpr OpDef kBroadcast{.name = "Broadcast",
                            .gradient = &BroadcastGradient,
                            .is_pure = false};
 
-Output Add(const OpDef& op, Output x, ReplicaPlace place,
+Output Add(const OpDef& op, Output x, ReplicaRank rank,
            graph::Attributes attributes, CallSite site) {
   // on the device of its input
   const Graph::DeviceScope device(*x.graph, x.producer().device);
-  attributes.Set("replica_id", int64_t{place.id});
-  attributes.Set("num_replicas", int64_t{place.count});
+  attributes.Set("replica_id", int64_t{rank.id});
+  attributes.Set("num_replicas", int64_t{rank.count});
   return x.graph->Add(
       {.op = &op, .inputs = {x}, .attributes = std::move(attributes)}, site);
 }
 
 }  // namespace
 
-Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
-                    Wire wire) {
+Output AddAllReduce(Output x, ReduceOp op, ReplicaRank rank, CallSite site,
+                    GradientFormat format) {
   graph::Attributes attributes = {{"op", static_cast<int64_t>(op)}};
   if (x.dtype() == DType::kF32) {
-    if (wire.dtype != DType::kF32) {
-      attributes.Set("wire", std::string(DTypeName(wire.dtype)));
+    if (format.dtype != DType::kF32) {
+      attributes.Set("wire", std::string(DTypeName(format.dtype)));
     }
-    if (wire.top_k > 0.0) attributes.Set("top_k", wire.top_k);
+    if (format.top_k > 0.0) attributes.Set("top_k", format.top_k);
   }
-  return Add(kAllReduce, x, place, std::move(attributes), site);
+  return Add(kAllReduce, x, rank, std::move(attributes), site);
 }
 
-Output AddAllGather(Output x, ReplicaPlace place, CallSite site) {
-  return Add(kAllGather, x, place, {}, site);
+Output AddAllGather(Output x, ReplicaRank rank, CallSite site) {
+  return Add(kAllGather, x, rank, {}, site);
 }
 
-Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
+Output AddReduceScatter(Output x, ReduceOp op, ReplicaRank rank,
                         CallSite site) {
-  return Add(kReduceScatter, x, place, {{"op", static_cast<int64_t>(op)}},
-             site);
+  return Add(kReduceScatter, x, rank, {{"op", static_cast<int64_t>(op)}}, site);
 }
 
-Output AddBroadcast(Output x, int source, ReplicaPlace place, CallSite site) {
-  return Add(kBroadcast, x, place, {{"source", int64_t{source}}}, site);
+Output AddBroadcast(Output x, int source, ReplicaRank rank, CallSite site) {
+  return Add(kBroadcast, x, rank, {{"source", int64_t{source}}}, site);
 }
 
 Primitive PrimitiveOf(const Node& node) {
@@ -169,20 +168,20 @@ Primitive PrimitiveOf(const Node& node) {
   return Primitive::kNone;
 }
 
-ReplicaPlace PlaceOf(const Node& node) {
+ReplicaRank RankOf(const Node& node) {
   return {.id = static_cast<int>(node.attributes.Int("replica_id")),
           .count = static_cast<int>(node.attributes.Int("num_replicas"))};
 }
 
-Wire WireOf(const Graph& graph, const Node& node) {
-  Wire wire{.dtype = graph.type(node.inputs[0]).dtype};
+GradientFormat FormatOf(const Graph& graph, const Node& node) {
+  GradientFormat format{.dtype = graph.type(node.inputs[0]).dtype};
   if (node.attributes.Has("wire")) {
-    wire.dtype = *ParseDType(node.attributes.Text("wire"));
+    format.dtype = *ParseDType(node.attributes.Text("wire"));
   }
   if (node.attributes.Has("top_k")) {
-    wire.top_k = node.attributes.Float("top_k");
+    format.top_k = node.attributes.Float("top_k");
   }
-  return wire;
+  return format;
 }
 
 ReduceOp ReduceOpOf(const Node& node) {

@@ -24,14 +24,14 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-struct ReplicaPlace {
+struct ReplicaRank {
   int id = 0;
   int count = 1;
 };
 
-// Wire format of the elements of an f32 sum or mean.
-struct Wire {
-  bool operator==(const Wire&) const = default;
+// GradientFormat format of the elements of an f32 sum or mean.
+struct GradientFormat {
+  bool operator==(const GradientFormat&) const = default;
 
   // kBF16: each replica's x is rounded, then summed in f32, and the sum is
   // rounded.
@@ -41,13 +41,12 @@ struct Wire {
   double top_k = 0.0;
 };
 
-// Arguments are those of ReplicaContext, checked there. `wire` is for f32.
-Output AddAllReduce(Output x, ReduceOp op, ReplicaPlace place, CallSite site,
-                    Wire wire = {});
-Output AddAllGather(Output x, ReplicaPlace place, CallSite site);
-Output AddReduceScatter(Output x, ReduceOp op, ReplicaPlace place,
-                        CallSite site);
-Output AddBroadcast(Output x, int source, ReplicaPlace place, CallSite site);
+// Arguments are those of ReplicaContext, checked there. `format` is for f32.
+Output AddAllReduce(Output x, ReduceOp op, ReplicaRank rank, CallSite site,
+                    GradientFormat format = {});
+Output AddAllGather(Output x, ReplicaRank rank, CallSite site);
+Output AddReduceScatter(Output x, ReduceOp op, ReplicaRank rank, CallSite site);
+Output AddBroadcast(Output x, int source, ReplicaRank rank, CallSite site);
 
 enum class Primitive {
   kNone,
@@ -57,11 +56,11 @@ enum class Primitive {
   kBroadcast
 };
 // The replica that the placeholder belongs to.
-ReplicaPlace PlaceOf(const graph::Node& placeholder);
+ReplicaRank RankOf(const graph::Node& placeholder);
 // Which primitive the node stands for; kNone if it is not a placeholder.
 Primitive PrimitiveOf(const graph::Node& node);
-// The wire format of a placeholder's elements.
-Wire WireOf(const Graph& graph, const graph::Node& node);
+// The number format of a placeholder's elements.
+GradientFormat FormatOf(const Graph& graph, const graph::Node& node);
 // The reduction of a kAllReduce or kReduceScatter.
 ReduceOp ReduceOpOf(const graph::Node& node);
 // "AllReduce mean of f32[3]".

@@ -102,7 +102,7 @@ class DeviceStartKernel : public Kernel {
   // a single tensor is reduced in place
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && parts_.size() == 1 &&
-           spec_.wire.dtype == spec_.dtype;
+           spec_.gradient_format.dtype == spec_.dtype;
   }
   bool CanRecord() const override { return communicator_.can_record(); }
   int open_forks() const override { return 1; }
@@ -147,7 +147,7 @@ class DeviceWaitKernel : public Kernel {
 
   bool CanShare(int input, int output) const override {
     return input == 0 && output == 0 && parts_.size() == 1 &&
-           spec_.wire.dtype == spec_.dtype;
+           spec_.gradient_format.dtype == spec_.dtype;
   }
   bool CanRecord() const override { return communicator_.can_record(); }
   int open_forks() const override { return -1; }
@@ -158,8 +158,8 @@ class DeviceWaitKernel : public Kernel {
   }
   void Launch(Stream& stream) override {
     stream.Wait(*bucket_->done);
-    collectives_.Unpack(bucket_->packed, spec_.wire.dtype, spec_.call.factor,
-                        parts_, spec_.dtype, stream);
+    collectives_.Unpack(bucket_->packed, spec_.gradient_format.dtype,
+                        spec_.call.factor, parts_, spec_.dtype, stream);
   }
 
  private:
@@ -192,7 +192,7 @@ std::unique_ptr<Kernel> DeviceCallKernels::Make(const graph::Graph& graph,
                                               node);
   }
   const BucketSpec spec = BucketSpecOf(node);
-  if (spec.wire.top_k > 0.0) return nullptr;
+  if (spec.gradient_format.top_k > 0.0) return nullptr;
   std::shared_ptr<Bucket>& bucket = buckets_[spec.number];
   if (bucket == nullptr) {
     bucket = std::make_shared<Bucket>(Bucket{.done = backend_.CreateEvent()});

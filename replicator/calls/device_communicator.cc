@@ -171,7 +171,7 @@ class SharedCommunicator : public Communicator {
     for (Event* event : shared_->ready) stream_->Wait(*event);
     LaunchOwnPart(call);
     stream_->Record(*done_);
-    shared_->ranks.Meet(rank_);
+    shared_->ranks.Barrier(rank_);
     for (Event* event : shared_->done) stream_->Wait(*event);
     stream_->Record(done);
   }

@@ -11,28 +11,28 @@ using nn::ReplicaContext;
 // (replicator/calls/collective_ops.h).
 class GraphReplica : public ReplicaContext {
  public:
-  GraphReplica(Graph& graph, ReplicaPlace place,
+  GraphReplica(Graph& graph, ReplicaRank rank,
                const nn::ReplicaOptions& options = {})
-      : ReplicaContext(graph, place.id, place.count, options), place_(place) {}
+      : ReplicaContext(graph, rank.id, rank.count, options), rank_(rank) {}
 
  protected:
-  const ReplicaPlace& place() const { return place_; }
+  const ReplicaRank& rank() const { return rank_; }
 
  private:
   Output DoAllReduce(Output x, ReduceOp op, CallSite site) override {
-    return AddAllReduce(x, op, place_, site);
+    return AddAllReduce(x, op, rank_, site);
   }
   Output DoAllGather(Output x, CallSite site) override {
-    return AddAllGather(x, place_, site);
+    return AddAllGather(x, rank_, site);
   }
   Output DoReduceScatter(Output x, ReduceOp op, CallSite site) override {
-    return AddReduceScatter(x, op, place_, site);
+    return AddReduceScatter(x, op, rank_, site);
   }
   Output DoBroadcast(Output x, int source, CallSite site) override {
-    return AddBroadcast(x, source, place_, site);
+    return AddBroadcast(x, source, rank_, site);
   }
 
-  const ReplicaPlace place_;
+  const ReplicaRank rank_;
 };
 
 }  // namespace replicant::replicator

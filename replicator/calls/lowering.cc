@@ -64,13 +64,13 @@ class CallPlanner {
   };
 
   void Append(const Node& node) {
-    const Wire wire = WireOf(graph_, node);
+    const GradientFormat format = FormatOf(graph_, node);
     Bucket& bucket = open_[{ReduceOpOf(node), node.output_type().dtype,
-                            wire.dtype, wire.top_k, node.device}];
+                            format.dtype, format.top_k, node.device}];
     const NodeId ready = node.inputs[0].node;
     const size_t size_bytes =
         static_cast<size_t>(node.output_type().shape.num_elements()) *
-        DTypeSize(wire.dtype);
+        DTypeSize(format.dtype);
     // a tensor that fills a bucket stays alone, which needs no copies
     const bool fits =
         bucket.call.members.empty() ||
@@ -87,17 +87,18 @@ class CallPlanner {
 
   void Close(Call call) {
     // there is something to compute between the last input and the first use;
-    // and only a bucket changes the wire format
+    // and only a bucket changes the number format
     const Node& first = graph_.node(call.members.front());
-    call.is_bucket =
-        call.members.size() > 1 || call.first_use > call.ready + 1 ||
-        WireOf(graph_, first) != Wire{.dtype = first.output_type().dtype};
+    call.is_bucket = call.members.size() > 1 ||
+                     call.first_use > call.ready + 1 ||
+                     FormatOf(graph_, first) !=
+                         GradientFormat{.dtype = first.output_type().dtype};
     calls_.push_back(std::move(call));
   }
 
   const Graph& graph_;
   const size_t bucket_bytes_;
-  // by kind, dtype, wire format and device
+  // by kind, dtype, number format and device
   std::map<std::tuple<ReduceOp, DType, DType, double, int32_t>, Bucket> open_;
   std::vector<Call> calls_;
 };
@@ -149,9 +150,9 @@ class Lowerer {
     const Node& first = node(calls_[number].members.front());
     return {.number = static_cast<int64_t>(number),
             .call = CallOf(first),
-            .place = PlaceOf(first),
+            .rank = RankOf(first),
             .dtype = first.output_type().dtype,
-            .wire = WireOf(*program_.graph, first),
+            .gradient_format = FormatOf(*program_.graph, first),
             .is_async = options_.is_async};
   }
 

@@ -67,10 +67,10 @@ HloValues WriteAllReduce(HloBuilder& b, const StableHloNode& n) {
         "StableHLO; hint: replication.top_k: 0");
   }
   const CallSpec call = CallOf(n.node);
-  const DType wire = n.attributes().Has("wire")
-                         ? *ParseDType(n.attributes().Text("wire"))
-                         : x.dtype;
-  const HloValue sum = AllReduced(b, b.Convert(x, wire), RegionOf(call.op));
+  const DType format = n.attributes().Has("wire")
+                           ? *ParseDType(n.attributes().Text("wire"))
+                           : x.dtype;
+  const HloValue sum = AllReduced(b, b.Convert(x, format), RegionOf(call.op));
   return {Scaled(b, b.Convert(sum, x.dtype), call.factor)};
 }
 

@@ -77,15 +77,15 @@ class TopKStartKernel : public Kernel {
     }
     bucket_->packed.Bind(bindings.outputs[0]);
     std::byte* const gathered = bucket_->packed.data();
-    const std::span<int32_t> row = RowOf(gathered, type_, spec_.place.id);
-    sent_ = Divide(row, counts_, spec_.wire.top_k);
+    const std::span<int32_t> row = RowOf(gathered, type_, spec_.rank.id);
+    sent_ = Divide(row, counts_, spec_.gradient_format.top_k);
     const auto size = static_cast<int64_t>(row.size());
-    bucket_->work.emplace(Collective{
-        .kind = Collective::Kind::kAllGather,
-        .in = TensorView(type_.dtype, Shape({size}), row.data()),
-        .out = MutableTensorView(type_.dtype, Shape({spec_.place.count * size}),
-                                 gathered),
-        .place = place_});
+    bucket_->work.emplace(
+        Collective{.kind = Collective::Kind::kAllGather,
+                   .in = TensorView(type_.dtype, Shape({size}), row.data()),
+                   .out = MutableTensorView(
+                       type_.dtype, Shape({spec_.rank.count * size}), gathered),
+                   .place = place_});
   }
 
   void Launch(Stream& stream) override {
@@ -129,9 +129,9 @@ class TopKWaitKernel : public Kernel {
       counts_.push_back(CountOf(type));
       outputs_.emplace_back(is_host_memory, type);
       sent += static_cast<int64_t>(
-          comm::TopKCount(counts_.back(), spec_.wire.top_k));
+          comm::TopKCount(counts_.back(), spec_.gradient_format.top_k));
     }
-    gathered_ = {DType::kI32, Shape({spec_.place.count, 2 * sent})};
+    gathered_ = {DType::kI32, Shape({spec_.rank.count, 2 * sent})};
   }
 
   void Bind(const KernelBindings& bindings) override {
@@ -145,10 +145,10 @@ class TopKWaitKernel : public Kernel {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       std::ranges::fill(OutputOf(i), 0.0F);
     }
-    for (int replica = 0; replica < spec_.place.count; ++replica) {
+    for (int replica = 0; replica < spec_.rank.count; ++replica) {
       const std::vector<Sent> sent =
           Divide(RowOf(bucket_->packed.data(), gathered_, replica), counts_,
-                 spec_.wire.top_k);
+                 spec_.gradient_format.top_k);
       for (size_t i = 0; i < outputs_.size(); ++i) {
         comm::AddSparse(sent[i].indices, sent[i].values, OutputOf(i));
       }

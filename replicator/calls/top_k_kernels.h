@@ -8,9 +8,10 @@
 #include "replicator/comm/collective_queue.h"
 
 // The kernels of a bucket whose replicas send only their largest elements
-// (Wire::top_k): an all-gather of what each sends, which every replica sums in
-// replica order. The first kernel keeps the residual of the unsent elements; no
-// checkpoint holds it. Arguments as in collective_kernels.cc.
+// (GradientFormat::top_k): an all-gather of what each sends, which every
+// replica sums in replica order. The first kernel keeps the residual of the
+// unsent elements; no checkpoint holds it. Arguments as in
+// collective_kernels.cc.
 namespace replicant::replicator {
 
 std::unique_ptr<kernels::Kernel> MakeTopKStart(comm::CollectiveQueue* queue,

@@ -41,12 +41,12 @@ class ProcessRanks {
     if (thread == 0) RunForAll(c);
     if (num_threads() == 1) return;
     WithThreads([&] {
-      threads_.MeetAfterWork(thread);
+      threads_.BarrierAfterWork(thread);
       if (thread != 0 && c.kind != Collective::Kind::kReduceScatter &&
           c.kind != Collective::Kind::kBarrier) {
         CopyTensor(threads_.call_of(0).out, c.out.data());
       }
-      threads_.Meet(thread);
+      threads_.Barrier(thread);
     });
   }
 
@@ -69,11 +69,11 @@ class ProcessRanks {
     std::shared_ptr<ProcessRanks> shared;
   };
 
-  // Meetings of the threads. A failure of one fails all processes.
-  template <typename Meet>
-  void WithThreads(const Meet& meet) {
+  // Barriers of the threads. A failure of one fails all processes.
+  template <typename Barrier>
+  void WithThreads(const Barrier& barrier) {
     try {
-      meet();
+      barrier();
     } catch (const CommError& e) {
       Abort(e.what());
       exchange_->ThrowIfAborted();

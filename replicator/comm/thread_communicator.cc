@@ -97,7 +97,7 @@ class ThreadCommunicator : public Communicator {
         break;
     }
     // wait until no rank reads this one's memory
-    group_.Meet(rank_);
+    group_.Barrier(rank_);
   }
 
   // Computes one part of the elements for all ranks.

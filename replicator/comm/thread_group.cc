@@ -31,7 +31,7 @@ void ThreadGroup::Enter(int member, const Collective& collective) {
   Slot& slot = slots_[static_cast<size_t>(member)];
   slot.call = collective;
   ++slot.num_calls;
-  Meet(member);
+  Barrier(member);
   CheckCalls();
 }
 
@@ -54,7 +54,7 @@ bool ThreadGroup::HaveAllArrived(uint64_t meeting) const {
   });
 }
 
-void ThreadGroup::Meet(int member, bool has_deadline) {
+void ThreadGroup::Barrier(int member, bool has_deadline) {
   ThrowIfAborted(member);
   const uint64_t meeting = ++slots_[static_cast<size_t>(member)].arrivals;
   // the last to come wakes the others: one that found it missing counted itself

@@ -35,16 +35,16 @@ class ThreadGroup {
 
   int size() const { return static_cast<int>(slots_.size()); }
   const CommunicatorOptions& options() const { return options_; }
-  // May be called between Enter() and the next meeting.
+  // May be called between Enter() and the next barrier.
   const Collective& call_of(size_t member) const { return slots_[member].call; }
 
   // Shows this member's call to the others and waits for them. Throws CommError
   // unless all make the same call.
   void Enter(int member, const Collective& collective);
   // Waits until all members have come.
-  void Meet(int member) { Meet(member, /*has_deadline=*/true); }
+  void Barrier(int member) { Barrier(member, /*has_deadline=*/true); }
   // The same without a deadline: others come after work that is sure to end.
-  void MeetAfterWork(int member) { Meet(member, /*has_deadline=*/false); }
+  void BarrierAfterWork(int member) { Barrier(member, /*has_deadline=*/false); }
 
   void Abort(const std::string& reason) EXCLUDES(mutex_);
   // The reason of the first failure; empty without one.
@@ -63,7 +63,7 @@ class ThreadGroup {
     std::atomic<uint64_t> num_calls{0};
   };
 
-  void Meet(int member, bool has_deadline);
+  void Barrier(int member, bool has_deadline);
   void Sleep(int member, uint64_t meeting, bool has_deadline) EXCLUDES(mutex_);
   bool HaveAllArrived(uint64_t meeting) const;
   std::string DescribeMissing(int member, uint64_t meeting) const;

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "replicator/inspect/inspection_step.h"
-#include "replicator/steps/lone_plans.h"
+#include "replicator/steps/single_plans.h"
 
 namespace replicant::replicator {
 namespace {
@@ -48,17 +48,17 @@ class Planner : public Replicator {
         {.num_replicas = num_replicas_, .num_pipelines = num_replicas_}));
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override {
     const auto* own_input = dynamic_cast<PlanInput*>(&input);
     REPLICANT_CHECK(own_input != nullptr,
                     "Build: the input is another replicator's");
-    for (size_t part = 0; part < parts.size(); ++part) {
-      LonePlans plans({parts[part]}, own_input->specs(), {.seed = seed_});
+    for (size_t phase = 0; phase < phases.size(); ++phase) {
+      SinglePlans plans({phases[phase]}, own_input->specs(), {.seed = seed_});
       plans.Compile(variables_, options);
-      plans_.push_back(
-          {part == 0 ? options.name : fmt::format("{}_{}", options.name, part),
-           plans.report()});
+      plans_.push_back({phase == 0 ? options.name
+                                   : fmt::format("{}_{}", options.name, phase),
+                        plans.report()});
     }
     return std::make_unique<InspectionStep>(
         "a step whose plan is read does not run");

@@ -11,9 +11,9 @@
 // The plans of steps, for inspection.
 namespace replicant::replicator {
 
-// The plan of a part of a step of a workload.
+// The plan of a phase of a step of a workload.
 struct StepPlan {
-  // runtime::CompileOptions::name; with "_1" and so on for later parts.
+  // runtime::CompileOptions::name; with "_1" and so on for later phases.
   std::string name;
   runtime::PlanReport report;
 };

@@ -58,35 +58,35 @@ StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
 }
 
 std::unique_ptr<Step> StableHloReplicator::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
   const auto* own_input = dynamic_cast<ModuleInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  for (size_t part = 0; part < parts.size(); ++part) {
+  for (size_t phase = 0; phase < phases.size(); ++phase) {
     StableHloStepOptions step{
         .seed = seed_,
         .num_replicas = config_.replicas,
-        .wire = GradientWire(config_),
+        .gradient_format = GradientFormatOf(config_),
         .precision = options.passes.precision,
-        .name = parts.size() == 1 ? options.name
-                                  : fmt::format("{}_{}", options.name, part)};
+        .name = phases.size() == 1 ? options.name
+                                   : fmt::format("{}_{}", options.name, phase)};
     if (config_.accumulation_steps > 1) {
       StableHloStepOptions earlier = step;
       earlier.accumulation = {.steps = config_.accumulation_steps,
-                              .part_number = num_accumulating_parts_,
+                              .phase_number = num_accumulating_phases_,
                               .role = BatchRole::kEarlier};
       earlier.name += "_earlier";
       StableHloStep built =
-          BuildStableHloStep(own_input->specs(), parts[part], earlier);
+          BuildStableHloStep(own_input->specs(), phases[phase], earlier);
       if (built.accumulates) {
         AddModule(std::move(built));
-        ++num_accumulating_parts_;
+        ++num_accumulating_phases_;
         step.accumulation = earlier.accumulation;
         step.accumulation.role = BatchRole::kLast;
       }
     }
-    AddModule(BuildStableHloStep(own_input->specs(), parts[part], step));
+    AddModule(BuildStableHloStep(own_input->specs(), phases[phase], step));
   }
   return std::make_unique<InspectionStep>(
       "a step that is exported as a module does not run");

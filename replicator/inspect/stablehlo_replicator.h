@@ -21,9 +21,9 @@ class StableHloReplicator : public Replicator {
   // together, and for logical devices.
   StableHloReplicator(const ReplicationConfig& config, uint64_t seed);
 
-  // In the order of Build(). A step of several parts has a module for each,
-  // named "<name>_0" and on; with accumulation a part that has updates has two,
-  // of which the first is named "<name>_earlier".
+  // In the order of Build(). A step of several phases has a module for each,
+  // named "<name>_0" and on; with accumulation a phase that has updates has
+  // two, of which the first is named "<name>_earlier".
   const std::vector<StableHloStep>& steps() const { return steps_; }
 
   int num_replicas() const override { return config_.replicas; }
@@ -37,7 +37,7 @@ class StableHloReplicator : public Replicator {
                                      InputMode mode) override;
   // The result cannot run: Run() and value() throw InvalidArgument.
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
   void AddModule(StableHloStep step);
 
@@ -46,7 +46,7 @@ class StableHloReplicator : public Replicator {
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
   std::vector<StableHloStep> steps_;
-  int num_accumulating_parts_ = 0;
+  int num_accumulating_phases_ = 0;
 };
 
 // A replicator that makes modules of the steps of a workload and runs none of

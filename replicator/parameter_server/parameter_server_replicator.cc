@@ -289,7 +289,7 @@ class ParameterServer : public Replicator {
     return std::make_unique<SpecInput>(this, config_, input_fn, mode);
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
   void Start();
   void Take(RequestQueue::Request request);
@@ -329,13 +329,13 @@ class ServerStep : public Step {
 };
 
 std::unique_ptr<Step> ParameterServer::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& /*options*/) {
   const auto* own_input = dynamic_cast<SpecInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   REPLICANT_CHECK(shard_ == nullptr, "Build: it serves already");
-  for (const StepFn& step_fn : parts) {
+  for (const StepFn& step_fn : phases) {
     Graph graph(seed_);
     GraphReplica replica(graph,
                          {.id = 0, .count = config_.replicas_of_group()});

@@ -25,23 +25,23 @@
 
 // A group's replicas are a synchronous replicator of their own, in one process
 // or in several. The first process of the group, the leader, talks to the
-// servers, around each part of a step: before the part's first batch it pulls
-// the variables, which then are all replicas', and after the part's update it
-// pushes what the part has made. For a part that only reads variables, such as
-// an evaluation, it pulls without a place among those that will push. It pulls
-// when all of the group have their batch, since no worker may wait for a worker
-// that waits for its input.
+// servers, around each phase of a step: before the phase's first batch it pulls
+// the variables, which then are all replicas', and after the phase's update it
+// pushes what the phase has made. For a phase that only reads variables, such
+// as an evaluation, it pulls without a place among those that will push. It
+// pulls when all of the group have their batch, since no worker may wait for a
+// worker that waits for its input.
 namespace replicant::replicator {
 namespace {
 
 using Status = ServerReply::Status;
 
 // A process of a group.
-struct GroupPlace {
+struct GroupRank {
   int group = 0;
   int member = 0;  // 0: the leader
 
-  static GroupPlace Of(const ReplicationConfig& config, int worker) {
+  static GroupRank Of(const ReplicationConfig& config, int worker) {
     return {.group = worker / config.processes_per_group,
             .member = worker % config.processes_per_group};
   }
@@ -67,10 +67,10 @@ class ParameterWorker : public Replicator {
                   const kernels::BackendFactory& make_backend)
       : config_(config),
         worker_(worker),
-        place_(GroupPlace::Of(config, worker)),
-        inner_(MakeSynchronousReplicator(GroupConfig(config, place_.group),
-                                         seed, make_backend, place_.member,
-                                         place_.group)) {
+        rank_(GroupRank::Of(config, worker)),
+        inner_(MakeSynchronousReplicator(GroupConfig(config, rank_.group), seed,
+                                         make_backend, rank_.member,
+                                         rank_.group)) {
     if (!inner_->variables().backend().is_host_memory()) {
       throw ConfigError(
           fmt::format("replication: a worker of parameter servers sends "
@@ -92,26 +92,26 @@ class ParameterWorker : public Replicator {
   // --- for its steps ---
 
   NextResult Run(Step& inner, Clock::TimePoint deadline);
-  int group() const { return place_.group; }
+  int group() const { return rank_.group; }
   int64_t num_new_steps() const { return num_new_steps_; }
 
  private:
-  // A part of a step, as the servers know it: its number is its place here.
-  struct Part {
+  // A phase of a step, as the servers know it: its number is its index here.
+  struct Phase {
     std::unique_ptr<StepSplit> split;
     int64_t num_updates = 0;  // of this worker
     AccruedPush accrued;
     // of the step, for the number of steps behind pushes
-    int num_parts = 1;
+    int num_phases = 1;
   };
 
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode mode) override;
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
 
-  bool leads() const { return place_.member == 0; }
+  bool leads() const { return rank_.member == 0; }
   // Whether the worker goes on with variables of its own between pulls and
   // pushes, as Downpour does.
   bool UpdatesLocally() const {
@@ -121,17 +121,17 @@ class ParameterWorker : public Replicator {
   // Connects to the servers, once all steps are built.
   void Start();
   void AssignAll();
-  // Around a part: see PartHooks.
-  bool BeginPart(uint32_t number);
-  void EndPart(uint32_t number, const Step& inner);
+  // Around a phase: see PhaseHooks.
+  bool BeginPhase(uint32_t number);
+  void EndPhase(uint32_t number, const Step& inner);
   // Asks for the variables that `step` reads; ServerRequest::kNoVariables: only
   // for a place among those that have pulled.
   void Pull(uint32_t step);
-  // Gets the variables of a part that pushes nothing.
+  // Gets the variables of a phase that pushes nothing.
   void Read(uint32_t number);
   void PullAll();
   void Push(uint32_t number);
-  void CountSteps(const Part& part, int64_t version);
+  void CountSteps(const Phase& phase, int64_t version);
   // Notes the end of the training if the answer announces it.
   bool IsGood(const ServerLink::Answer& answer);
   std::vector<TensorView> Views(const std::vector<std::string>& names);
@@ -142,9 +142,9 @@ class ParameterWorker : public Replicator {
 
   const ReplicationConfig config_;
   const int worker_;
-  const GroupPlace place_;
+  const GroupRank rank_;
   std::unique_ptr<SynchronousReplicator> inner_;
-  std::vector<Part> parts_;
+  std::vector<Phase> phases_;
   rpc::ZmqContext context_;
   std::vector<std::unique_ptr<ServerLink>> servers_;  // of a leader
   bool is_started_ = false;
@@ -195,7 +195,7 @@ std::unique_ptr<Input> ParameterWorker::DoMakeInput(const InputFn& input_fn,
       *inner_,
       [&](const InputContext& context) {
         InputContext own = context;
-        own.group_id = place_.group;
+        own.group_id = rank_.group;
         own.num_groups = config_.num_groups();
         return input_fn(own);
       },
@@ -203,29 +203,29 @@ std::unique_ptr<Input> ParameterWorker::DoMakeInput(const InputFn& input_fn,
 }
 
 std::unique_ptr<Step> ParameterWorker::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
   REPLICANT_CHECK(!is_started_, "Build: the training has begun");
-  const auto first = static_cast<uint32_t>(parts_.size());
-  parts_.resize(parts_.size() + parts.size());
-  for (size_t i = first; i < parts_.size(); ++i) {
-    parts_[i].num_parts = static_cast<int>(parts.size());
+  const auto first = static_cast<uint32_t>(phases_.size());
+  phases_.resize(phases_.size() + phases.size());
+  for (size_t i = first; i < phases_.size(); ++i) {
+    phases_[i].num_phases = static_cast<int>(phases.size());
   }
   auto step = std::make_unique<WorkerStep>(this);
   WorkerStep* const made = step.get();
-  PartHooks hooks;
-  hooks.take_over = [this, first](size_t part, Graph& graph,
+  PhaseHooks hooks;
+  hooks.take_over = [this, first](size_t phase, Graph& graph,
                                   StepOutputs outputs) {
-    return TakeOver(first + static_cast<uint32_t>(part), graph,
+    return TakeOver(first + static_cast<uint32_t>(phase), graph,
                     std::move(outputs));
   };
-  hooks.begin = [this, first](size_t part) {
-    return BeginPart(first + static_cast<uint32_t>(part));
+  hooks.begin = [this, first](size_t phase) {
+    return BeginPhase(first + static_cast<uint32_t>(phase));
   };
-  hooks.end = [this, first, made](size_t part) {
-    EndPart(first + static_cast<uint32_t>(part), *made->inner());
+  hooks.end = [this, first, made](size_t phase) {
+    EndPhase(first + static_cast<uint32_t>(phase), *made->inner());
   };
-  step->SetInner(inner_->BuildWithHooks(input, parts, options, hooks));
+  step->SetInner(inner_->BuildWithHooks(input, phases, options, hooks));
   return step;
 }
 
@@ -238,7 +238,7 @@ StepOutputs ParameterWorker::TakeOver(uint32_t number, Graph& graph,
     outputs.values.emplace_back(PushName(number, i), split.pushed[i]);
   }
   // the replicas have the same ones
-  auto& kept = parts_[number].split;
+  auto& kept = phases_[number].split;
   if (!kept) kept = std::make_unique<StepSplit>(std::move(split));
   return outputs;
 }
@@ -247,11 +247,11 @@ void ParameterWorker::Start() {
   is_started_ = true;
   if (!leads()) return;
   std::vector<const StepSplit*> splits;
-  splits.reserve(parts_.size());
+  splits.reserve(phases_.size());
   std::string description;
-  for (const Part& part : parts_) {
-    splits.push_back(part.split.get());
-    description += DescribeSplit(*part.split);
+  for (const Phase& phase : phases_) {
+    splits.push_back(phase.split.get());
+    description += DescribeSplit(*phase.split);
   }
   const Sharding sharding(splits, static_cast<int>(config_.servers.size()));
   const auto key = rpc::GroupKey::FromFile(config_.key_file);
@@ -261,7 +261,7 @@ void ParameterWorker::Start() {
         context_,
         ServerLink::Options{.server = server,
                             .endpoint = config_.servers[i],
-                            .worker = static_cast<uint32_t>(place_.group),
+                            .worker = static_cast<uint32_t>(rank_.group),
                             .description = description,
                             .timeout = FromSeconds(config_.timeout_s)},
         key);
@@ -311,11 +311,11 @@ NextResult ParameterWorker::Run(Step& inner, Clock::TimePoint deadline) {
   return result;
 }
 
-bool ParameterWorker::BeginPart(uint32_t number) {
+bool ParameterWorker::BeginPhase(uint32_t number) {
   if (!leads()) return true;
-  if (parts_[number].split->only_reads()) {
+  if (phases_[number].split->only_reads()) {
     Read(number);
-  } else if (parts_[number].num_updates % config_.fetch_interval == 0) {
+  } else if (phases_[number].num_updates % config_.fetch_interval == 0) {
     Pull(number);
   } else if (!pulled_) {
     Pull(ServerRequest::kNoVariables);
@@ -323,17 +323,17 @@ bool ParameterWorker::BeginPart(uint32_t number) {
   return !is_over_;
 }
 
-void ParameterWorker::EndPart(uint32_t number, const Step& inner) {
-  Part& part = parts_[number];
-  if (part.split->only_reads()) return;
-  ++part.num_updates;
+void ParameterWorker::EndPhase(uint32_t number, const Step& inner) {
+  Phase& phase = phases_[number];
+  if (phase.split->only_reads()) return;
+  ++phase.num_updates;
   if (!leads()) return;
   std::vector<TensorView> pushed;
-  for (size_t i = 0; i < part.split->pushed.size(); ++i) {
+  for (size_t i = 0; i < phase.split->pushed.size(); ++i) {
     pushed.push_back(inner.value(PushName(number, i)));
   }
-  part.accrued.Add(pushed);
-  if (part.num_updates % config_.push_interval == 0) Push(number);
+  phase.accrued.Add(pushed);
+  if (phase.num_updates % config_.push_interval == 0) Push(number);
 }
 
 void ParameterWorker::AssignAll() {
@@ -391,8 +391,8 @@ void ParameterWorker::PullAll() {
 }
 
 void ParameterWorker::Push(uint32_t number) {
-  Part& part = parts_[number];
-  const std::vector<TensorView> sums = part.accrued.Take();
+  Phase& phase = phases_[number];
+  const std::vector<TensorView> sums = phase.accrued.Take();
   for (const auto& server : servers_) {
     std::vector<TensorView> tensors;
     tensors.reserve(server->pushed[number].size() +
@@ -415,19 +415,19 @@ void ParameterWorker::Push(uint32_t number) {
           "far",
           worker_, ++num_lost_);
     }
-    if (std::exchange(is_first, false)) CountSteps(part, answer.version);
+    if (std::exchange(is_first, false)) CountSteps(phase, answer.version);
   }
 }
 
 // A push stands for the batches that its gradient has learned from.
-void ParameterWorker::CountSteps(const Part& part, int64_t version) {
+void ParameterWorker::CountSteps(const Phase& phase, int64_t version) {
   // a server that was restored counts from its checkpoint
   num_pushes_of_others_ += std::max<int64_t>(version - *version_ - 1, 0);
   version_ = version;
   const int64_t batches =
       int64_t{config_.push_interval} * config_.accumulation_steps;
-  num_new_steps_ += num_pushes_of_others_ / part.num_parts * batches;
-  num_pushes_of_others_ %= part.num_parts;
+  num_new_steps_ += num_pushes_of_others_ / phase.num_phases * batches;
+  num_pushes_of_others_ %= phase.num_phases;
 }
 
 void ParameterWorker::Stop() {

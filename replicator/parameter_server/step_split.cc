@@ -417,7 +417,7 @@ StepSplit SplitStep(Graph& graph, const StepOutputs& outputs) {
           "{}: {} '{}' combines what the replicas reduced with variables, "
           "which servers do after the step; no value of the step and no "
           "gradient can be made of it; hint: make what follows an update a "
-          "part of its own (BuildJoint)",
+          "phase of its own (BuildJoint)",
           node.site.ToString(), node.op->name, node.name));
     }
     if (node.op != &graph::VariableOp()) return;

@@ -13,7 +13,7 @@
 #include "engine/pjrt/client.h"
 #include "replicator/pjrt/device_step.h"
 #include "replicator/pjrt/device_variables.h"
-#include "replicator/steps/part_sequence.h"
+#include "replicator/steps/phase_sequence.h"
 #include "replicator/steps/processes.h"
 #include "replicator/steps/shared_input.h"
 #include "replicator/steps/stablehlo_step.h"
@@ -34,34 +34,36 @@ std::vector<pjrt::ClientOption> ParseOptions(
 
 class PjrtStep : public Step {
  public:
-  struct Part {
+  struct Phase {
     DeviceStep last;
-    // for all batches of an update but the last; none for a part that runs on
+    // for all batches of an update but the last; none for a phase that runs on
     // each batch alone
     std::optional<DeviceStep> earlier;
     // of the last run
     DeviceStep* newest = nullptr;
   };
 
-  PjrtStep(SharedInput* input, int batches_per_update, std::vector<Part> parts)
+  PjrtStep(SharedInput* input, int batches_per_update,
+           std::vector<Phase> phases)
       : input_(*input),
-        parts_(std::move(parts)),
-        sequence_(input, parts_.size(), batches_per_update) {
-    for (Part& part : parts_) {
-      part.newest = &part.last;
-      names_.AddPart(part.last.value_names());
+        phases_(std::move(phases)),
+        sequence_(input, phases_.size(), batches_per_update) {
+    for (Phase& phase : phases_) {
+      phase.newest = &phase.last;
+      names_.AddPhase(phase.last.value_names());
     }
   }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Fetch(deadline);
     if (result != NextResult::kOk) return result;
-    // a part ends with an exception or goes on
+    // a phase ends with an exception or goes on
     static_cast<void>(sequence_.Advance([this](size_t index, int64_t batch) {
-      Part& part = parts_[index];
-      part.newest = sequence_.IsLast(batch) || !part.earlier ? &part.last
-                                                             : &*part.earlier;
-      part.newest->Run(input_, batch);
+      Phase& phase = phases_[index];
+      phase.newest = sequence_.IsLast(batch) || !phase.earlier
+                         ? &phase.last
+                         : &*phase.earlier;
+      phase.newest->Run(input_, batch);
       return true;
     }));
     return result;
@@ -69,16 +71,16 @@ class PjrtStep : public Step {
 
   TensorView value(std::string_view name) const override {
     const ValueNames::Place place = names_.Find(name);
-    return parts_[place.part].newest->value(place.index);
+    return phases_[place.phase].newest->value(place.index);
   }
   const runtime::PlanReport& report() const override {
-    return parts_[0].last.report();
+    return phases_[0].last.report();
   }
 
  private:
   SharedInput& input_;
-  std::vector<Part> parts_;
-  PartSequence sequence_;
+  std::vector<Phase> phases_;
+  PhaseSequence sequence_;
   ValueNames names_;
 };
 
@@ -122,7 +124,7 @@ class PjrtReplicator : public Replicator {
         input_fn, mode);
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
 
   DeviceStep Compile(const SharedInput& input, StableHloStep step);
@@ -133,11 +135,11 @@ class PjrtReplicator : public Replicator {
   const std::unique_ptr<kernels::Backend> host_;
   const pjrt::Client client_;
   DeviceVariables variables_;
-  int num_accumulating_parts_ = 0;
+  int num_accumulating_phases_ = 0;
 };
 
 std::unique_ptr<Step> PjrtReplicator::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
@@ -147,24 +149,24 @@ std::unique_ptr<Step> PjrtReplicator::DoBuild(
         "backend pjrt: a step on a device cannot look through its tensors "
         "(check_finite); hint: debug it with backend cpu");
   }
-  std::vector<PjrtStep::Part> compiled;
+  std::vector<PjrtStep::Phase> compiled;
   int batches_per_update = 1;
-  for (const StepFn& step_fn : parts) {
+  for (const StepFn& step_fn : phases) {
     StableHloStepOptions step{.seed = seed_,
                               .num_replicas = config_.replicas,
-                              .wire = GradientWire(config_),
+                              .gradient_format = GradientFormatOf(config_),
                               .precision = options.passes.precision,
                               .name = options.name};
     std::optional<DeviceStep> earlier;
     if (config_.accumulation_steps > 1) {
       step.accumulation = {.steps = config_.accumulation_steps,
-                           .part_number = num_accumulating_parts_,
+                           .phase_number = num_accumulating_phases_,
                            .role = BatchRole::kEarlier};
       StableHloStep built =
           BuildStableHloStep(own_input->specs(), step_fn, step);
       step.accumulation.role = BatchRole::kLast;
       if (built.accumulates) {
-        ++num_accumulating_parts_;
+        ++num_accumulating_phases_;
         batches_per_update = config_.accumulation_steps;
         earlier.emplace(Compile(*own_input, std::move(built)));
       } else {

@@ -17,9 +17,9 @@ namespace {
 // A replica's part of a step under construction, for one role of its batch.
 class BatchReplica : public GraphReplica {
  public:
-  BatchReplica(Graph& graph, ReplicaPlace place, const BuildOptions& options)
-      : GraphReplica(graph, place, options.replica),
-        wire_(options.wire),
+  BatchReplica(Graph& graph, ReplicaRank rank, const BuildOptions& options)
+      : GraphReplica(graph, rank, options.replica),
+        gradient_format_(options.gradient_format),
         sums_(graph, options.accumulation) {}
 
   const GradientSums& sums() const { return sums_; }
@@ -27,7 +27,8 @@ class BatchReplica : public GraphReplica {
  private:
   Output DoMeanGradient(Output gradient, CallSite site) override {
     const auto reduce = [&](Output mean) {
-      return AddAllReduce(mean, ReduceOp::kMean, place(), site, wire_);
+      return AddAllReduce(mean, ReduceOp::kMean, rank(), site,
+                          gradient_format_);
     };
     return sums_.Mean(gradient, reduce, site);
   }
@@ -35,7 +36,7 @@ class BatchReplica : public GraphReplica {
     return sums_.RowOffset(rows_of_all);
   }
 
-  const Wire wire_;
+  const GradientFormat gradient_format_;
   GradientSums sums_;
 };
 
@@ -76,12 +77,12 @@ std::vector<Output> AddVariableAgreement(ReplicaContext& replica,
 
 }  // namespace
 
-ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
+ReplicaProgram BuildReplicaProgram(ReplicaRank rank,
                                    const std::vector<InputSpec>& specs,
                                    const StepFn& step_fn,
                                    const BuildOptions& options) {
   Graph graph(options.seed);
-  BatchReplica replica(graph, place, options);
+  BatchReplica replica(graph, rank, options);
   StepOutputs made = step_fn(replica, AddInputs(graph, specs));
   const bool is_earlier = options.accumulation.role == BatchRole::kEarlier;
   if (options.take_over && !is_earlier) {
@@ -105,16 +106,15 @@ ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
   return built;
 }
 
-BuiltReplica BuildReplica(ReplicaPlace place,
-                          const std::vector<InputSpec>& specs,
+BuiltReplica BuildReplica(ReplicaRank rank, const std::vector<InputSpec>& specs,
                           const StepFn& step_fn, const BuildOptions& options) {
-  ReplicaProgram made = BuildReplicaProgram(place, specs, step_fn, options);
+  ReplicaProgram made = BuildReplicaProgram(rank, specs, step_fn, options);
   graph::Program program = std::move(made.program);
   BuiltReplica built{.value_names = std::move(made.value_names),
                      .sums = std::move(made.sums)};
   built.signature = SignatureOf(program);
   if (options.sharing.count > 1) {
-    SharedProgram shared = ShareUpdates(program, options.sharing, place.count);
+    SharedProgram shared = ShareUpdates(program, options.sharing, rank.count);
     program = std::move(shared.program);
     built.variables = std::move(shared.variables);
   }

@@ -19,21 +19,21 @@
 // calls between the replicas.
 namespace replicant::replicator {
 
-// The wire format of gradients under `config`.
-inline Wire GradientWire(const ReplicationConfig& config) {
-  return {.dtype = config.wire, .top_k = config.top_k};
+// The number format of gradients under `config`.
+inline GradientFormat GradientFormatOf(const ReplicationConfig& config) {
+  return {.dtype = config.gradient_format, .top_k = config.top_k};
 }
 
 struct BuildOptions {
   uint64_t seed = 0;
   LoweringOptions lowering;
   // The number format of gradients between replicas.
-  Wire wire;
+  GradientFormat gradient_format;
   Accumulation accumulation;
   nn::ReplicaOptions replica;
-  // The place among the replicas that share one copy of the trained variables:
+  // The rank among the replicas that share one copy of the trained variables:
   // those of this process.
-  ReplicaPlace sharing;
+  ReplicaRank sharing;
   // Replaces the outputs of the step function, except for an earlier batch. The
   // original values come first, unchanged.
   std::function<StepOutputs(Graph&, StepOutputs)> take_over = {};
@@ -52,7 +52,7 @@ struct ReplicaProgram {
 // Calls `step_fn` on a new graph; variables that each replica would update
 // alone get an agreement. Throws as BuildReplica(). `options.lowering` and
 // `options.sharing` are ignored.
-ReplicaProgram BuildReplicaProgram(ReplicaPlace place,
+ReplicaProgram BuildReplicaProgram(ReplicaRank rank,
                                    const std::vector<InputSpec>& specs,
                                    const StepFn& step_fn,
                                    const BuildOptions& options);
@@ -76,8 +76,7 @@ struct BuiltReplica {
 // Throws what `step_fn` throws, and InvalidArgument for a trained variable that
 // the replicas would update differently, for a variable that has no agreement,
 // and for a step that cannot be accumulated.
-BuiltReplica BuildReplica(ReplicaPlace place,
-                          const std::vector<InputSpec>& specs,
+BuiltReplica BuildReplica(ReplicaRank rank, const std::vector<InputSpec>& specs,
                           const StepFn& step_fn, const BuildOptions& options);
 
 }  // namespace replicant::replicator

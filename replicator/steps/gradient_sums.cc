@@ -13,7 +13,7 @@ Output GradientSums::Mean(Output gradient, const Reduce& reduce,
   if (accumulation_.role == BatchRole::kOnly) return reduce(gradient);
   const Graph::DeviceScope device(graph_, gradient.producer().device);
   const VariableId sum = graph_.AddVariable(
-      {.name = fmt::format("accumulation/{}/{}", accumulation_.part_number,
+      {.name = fmt::format("accumulation/{}/{}", accumulation_.phase_number,
                            sums_.size()),
        .dtype = gradient.dtype(),
        .shape = gradient.shape(),
@@ -58,7 +58,7 @@ void GradientSums::CheckAccumulates(const graph::Program& program) const {
           "{}: accumulation_steps: '{}' is updated on the way to a gradient or "
           "a value, which would happen for every batch; hint: take its value "
           "from before the update, or make the update and what follows it "
-          "parts of their own (BuildJoint)",
+          "phases of their own (BuildJoint)",
           node.site.ToString(), program.graph->variable(variable).name));
     }
   }

@@ -22,8 +22,8 @@ enum class BatchRole { kOnly, kEarlier, kLast };
 struct Accumulation {
   // Batches of an update.
   int steps = 1;
-  // Number of the part among all of a replicator; it names the sums.
-  int part_number = 0;
+  // Number of the phase among all of a replicator; it names the sums.
+  int phase_number = 0;
   BatchRole role = BatchRole::kOnly;
 };
 

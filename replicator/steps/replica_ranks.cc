@@ -29,9 +29,9 @@ std::string DescribeGroup(const ReplicationConfig& c) {
       "strategy {}, replicas {}, replicas_per_process {}, wire {}, top_k {}, "
       "bucket_mib {}, accumulation_steps {}, logical_devices {}, collectives "
       "{}",
-      c.strategy->name, c.replicas, c.replicas_per_process, DTypeName(c.wire),
-      c.top_k, c.bucket_mib, c.accumulation_steps, c.logical_devices,
-      is_host ? "host" : "device");
+      c.strategy->name, c.replicas, c.replicas_per_process,
+      DTypeName(c.gradient_format), c.top_k, c.bucket_mib, c.accumulation_steps,
+      c.logical_devices, is_host ? "host" : "device");
 }
 
 comm::LocalRanks MakeTcpRanks(const ReplicationConfig& config, int process,

@@ -24,11 +24,11 @@ using kernels::KernelBindings;
 // Replaces updates by the replica's parts of them.
 class UpdateSharer {
  public:
-  UpdateSharer(const Program& program, ReplicaPlace place, int num_replicas)
+  UpdateSharer(const Program& program, ReplicaRank rank, int num_replicas)
       : program_(program),
         graph_(*program.graph),
-        place_(place),
-        has_all_replicas_(place.count == num_replicas),
+        rank_(rank),
+        has_all_replicas_(rank.count == num_replicas),
         uses_(program),
         rewriter_(graph_) {
     FindVariables();
@@ -100,9 +100,10 @@ class UpdateSharer {
     }
     const DType dtype = node.output_type().dtype;
     const ReduceOp op = ReduceOpOf(node);
-    const bool is_plain = (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
-                          WireOf(graph_, node) == Wire{.dtype = dtype} &&
-                          (dtype == DType::kF32 || dtype == DType::kF64);
+    const bool is_plain =
+        (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
+        FormatOf(graph_, node) == GradientFormat{.dtype = dtype} &&
+        (dtype == DType::kF32 || dtype == DType::kF64);
     // memory that an update writes must not be read beside it
     const Node& producer = graph_.node(node.inputs[0].node);
     const bool is_state =
@@ -112,7 +113,7 @@ class UpdateSharer {
   }
 
   void AddPart(const Node& node) {
-    graph::UpdatePart part{.index = place_.id, .count = place_.count};
+    graph::UpdatePart part{.index = rank_.id, .count = rank_.count};
     std::vector<Output> inputs = rewriter_.MappedInputs(node);
     const auto first = graph::FirstGradient(node);
     if (first && has_all_replicas_) {
@@ -148,17 +149,17 @@ class UpdateSharer {
     }
     const auto at = inputs->begin() + static_cast<int64_t>(first);
     std::ranges::copy(gradients, at);
-    for (int i = 1; i < place_.count; ++i) {
+    for (int i = 1; i < rank_.count; ++i) {
       inputs->insert(inputs->begin() + static_cast<int64_t>(first),
                      gradients.begin(), gradients.end());
     }
-    part->num_gradients = place_.count;
-    if (is_mean) part->gradient_factor = 1.0 / place_.count;
+    part->num_gradients = rank_.count;
+    if (is_mean) part->gradient_factor = 1.0 / rank_.count;
   }
 
   const Program& program_;
   const Graph& graph_;
-  const ReplicaPlace place_;
+  const ReplicaRank rank_;
   const bool has_all_replicas_;
   const graph::UseCounts uses_;
   Rewriter rewriter_;
@@ -204,10 +205,10 @@ class SharedUpdates::UpdateKernel : public Kernel {
 
   void Launch(kernels::Stream& stream) override {
     stream.Synchronize();
-    meter_.Measure([&] { Meet(); });
+    meter_.Measure([&] { Barrier(); });
     if (inner_) inner_->Launch(stream);
     stream.Synchronize();
-    Meet();
+    Barrier();
   }
 
   const std::string& name() const { return name_; }
@@ -227,7 +228,7 @@ class SharedUpdates::UpdateKernel : public Kernel {
   }
 
  private:
-  void Meet() { device_.replicas->Meet(static_cast<int>(replica_)); }
+  void Barrier() { device_.replicas->Barrier(static_cast<int>(replica_)); }
 
   Device& device_;
   const size_t replica_;
@@ -238,9 +239,9 @@ class SharedUpdates::UpdateKernel : public Kernel {
   KernelBindings bindings_;
 };
 
-SharedProgram ShareUpdates(const Program& program, ReplicaPlace place,
+SharedProgram ShareUpdates(const Program& program, ReplicaRank rank,
                            int num_replicas) {
-  return UpdateSharer(program, place, num_replicas).Run();
+  return UpdateSharer(program, rank, num_replicas).Run();
 }
 
 SharedUpdates::SharedUpdates(size_t num_replicas, size_t num_devices,

@@ -32,7 +32,7 @@ struct SharedVariables {
   std::set<std::string> own;
 };
 
-// Replaces each update that the replicas of this process (`place`) make
+// Replaces each update that the replicas of this process (`rank`) make
 // together by this replica's part of it. A trained variable stays the replica's
 // own only if the program also updates it from values that the replica alone
 // knows. `program` has placeholders (collective_ops.h) between `num_replicas`.
@@ -43,7 +43,7 @@ struct SharedProgram {
   graph::Program program;
   SharedVariables variables;
 };
-SharedProgram ShareUpdates(const graph::Program& program, ReplicaPlace place,
+SharedProgram ShareUpdates(const graph::Program& program, ReplicaRank rank,
                            int num_replicas);
 
 // The updates of one compiled program that the replicas make together.

@@ -38,7 +38,7 @@ StableHloStep BuildStableHloStep(const std::vector<InputSpec>& specs,
     ReplicaProgram built = BuildReplicaProgram(
         {.id = replica, .count = options.num_replicas}, specs, step_fn,
         {.seed = options.seed,
-         .wire = options.wire,
+         .gradient_format = options.gradient_format,
          .accumulation = options.accumulation});
     exporting::StableHloModule module = exporting::ToStableHlo(
         built.program, {.name = options.name,

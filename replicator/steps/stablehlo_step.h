@@ -33,7 +33,7 @@ struct StableHloStepOptions {
   uint64_t seed = 0;
   int num_replicas = 1;
   // The number format of gradients between replicas.
-  Wire wire = {};
+  GradientFormat gradient_format = {};
   // An update of several batches has two modules, kEarlier and kLast, whose
   // sums are variables (per replica); kIsFirstBatch and kBatchNumber are their
   // inputs.

@@ -19,15 +19,15 @@ Inputs AddInputs(Graph& graph, const std::vector<InputSpec>& specs) {
   return Inputs(std::move(tensors));
 }
 
-void ValueNames::AddPart(const std::vector<std::string>& names) {
-  const size_t part = num_parts_++;
+void ValueNames::AddPhase(const std::vector<std::string>& names) {
+  const size_t phase = num_phases_++;
   for (size_t i = 0; i < names.size(); ++i) {
     if (std::ranges::find(names_, names[i]) != names_.end()) {
       throw InvalidArgument(fmt::format(
           "the step function gives two values called '{}'", names[i]));
     }
     names_.push_back(names[i]);
-    places_.push_back({.part = part, .index = i});
+    places_.push_back({.phase = phase, .index = i});
   }
 }
 

@@ -75,13 +75,13 @@ Distribution::Distribution(comm::LocalRanks ranks, int64_t batch_size)
       communicator_(std::move(ranks.ranks[0])),
       queue_(communicator_.get()),
       processes_(between_.get()),
-      place_{.id = communicator_->rank(), .count = communicator_->size()},
+      rank_{.id = communicator_->rank(), .count = communicator_->size()},
       batch_size_(batch_size) {
-  if (batch_size < 1 || batch_size % place_.count != 0) {
+  if (batch_size < 1 || batch_size % rank_.count != 0) {
     throw ConfigError(fmt::format(
         "Distribute: a batch of {} rows cannot be divided evenly among {} "
         "processes",
-        batch_size, place_.count));
+        batch_size, rank_.count));
   }
 }
 
@@ -255,8 +255,8 @@ void DistributedReplica::AgreeOnUpdates(graph::Program* program) const {
     const bool is_mean = spec.agreement == graph::ReplicaAgreement::kMean &&
                          graph::IsFloating(spec.dtype);
     const Output agreed =
-        is_mean ? AddAllReduce(newest, ReduceOp::kMean, place(), site)
-                : AddBroadcast(newest, /*source=*/0, place(), site);
+        is_mean ? AddAllReduce(newest, ReduceOp::kMean, rank(), site)
+                : AddBroadcast(newest, /*source=*/0, rank(), site);
     program->updates.push_back(graph::Assign(graph, id, agreed, site));
   }
 }
@@ -268,10 +268,10 @@ void DistributedReplica::MakeOutputsWhole(graph::Program* program) const {
     const CallSite site = output.producer().site;
     const Shape& shape = output.shape();
     if (shape.rank() == 0 && graph::IsFloating(output.dtype())) {
-      output = AddAllReduce(output, ReduceOp::kMean, place(), site);
+      output = AddAllReduce(output, ReduceOp::kMean, rank(), site);
     } else if (shape.rank() > 0 && shape[0] == processes_.rows()) {
       const Shape whole = shape.WithLeading(processes_.batch_size());
-      const Output parts = AddAllGather(output, place(), site);
+      const Output parts = AddAllGather(output, rank(), site);
       output = graph::Reshape(parts, {whole.dims().begin(), whole.dims().end()},
                               site);
     } else {

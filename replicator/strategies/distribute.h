@@ -67,17 +67,17 @@ class Distribution {
   Distribution(const Distribution&) = delete;
   Distribution& operator=(const Distribution&) = delete;
 
-  int process() const { return place_.id; }
-  int num_processes() const { return place_.count; }
+  int process() const { return rank_.id; }
+  int num_processes() const { return rank_.count; }
   // Whether this process writes what only one should: logs, checkpoints.
   bool leads() const { return process() == 0; }
 
   // --- for its replicas and plans ---
 
-  ReplicaPlace place() const { return place_; }
+  ReplicaRank rank() const { return rank_; }
   int64_t batch_size() const { return batch_size_; }
   // The rows of this process.
-  int64_t rows() const { return batch_size_ / place_.count; }
+  int64_t rows() const { return batch_size_ / rank_.count; }
   comm::CollectiveQueue* queue() { return &queue_; }
   // Throws unless all processes compile the same program.
   void CheckSame(const Signature& signature);
@@ -90,7 +90,7 @@ class Distribution {
   const std::unique_ptr<comm::Communicator> communicator_;
   comm::CollectiveQueue queue_;
   Processes processes_;
-  const ReplicaPlace place_;
+  const ReplicaRank rank_;
   const int64_t batch_size_;
   // The memory of variables that are equal everywhere; by owner, as another
   // variable may get the address once it is freed.
@@ -134,7 +134,7 @@ class DistributedReplica : public GraphReplica {
  public:
   // Both arguments outlive the replica.
   DistributedReplica(Distribution* processes, Graph& graph)
-      : GraphReplica(graph, processes->place()), processes_(*processes) {}
+      : GraphReplica(graph, processes->rank()), processes_(*processes) {}
 
   // A tensor of the batch, `shape` [batch size, ...]; the result has the rows
   // of this process. Throws ShapeError for another leading dimension, and what

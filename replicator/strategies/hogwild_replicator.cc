@@ -15,7 +15,7 @@
 #include "base/rng.h"
 #include "engine/kernels/backend.h"
 #include "replicator/steps/asynchronous_team.h"
-#include "replicator/steps/lone_plans.h"
+#include "replicator/steps/single_plans.h"
 
 namespace replicant::replicator {
 namespace {
@@ -124,7 +124,7 @@ class HogwildReplicator : public Replicator {
     return std::make_unique<HogwildInput>(this, num_replicas(), input_fn);
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override;
   // Adds the variables of a replica's graph, in shared memory or in memory of
   // its own.
@@ -134,7 +134,7 @@ class HogwildReplicator : public Replicator {
 
   const uint64_t seed_;
   const int accumulation_steps_;
-  int num_accumulating_parts_ = 0;
+  int num_accumulating_phases_ = 0;
   std::vector<HogwildReplica> replicas_;
   // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
@@ -146,7 +146,7 @@ class HogwildReplicator : public Replicator {
 class HogwildStep : public Step {
  public:
   HogwildStep(HogwildReplicator* replicator, HogwildInput* input,
-              std::vector<std::unique_ptr<LonePlans>> plans,
+              std::vector<std::unique_ptr<SinglePlans>> plans,
               std::vector<Counter> counters)
       : replicator_(*replicator),
         input_(*input),
@@ -262,7 +262,7 @@ class HogwildStep : public Step {
   HogwildReplicator& replicator_;
   HogwildInput& input_;
   // by replica
-  std::vector<std::unique_ptr<LonePlans>> plans_;
+  std::vector<std::unique_ptr<SinglePlans>> plans_;
   std::vector<std::unique_ptr<AsynchronousTeam::Task>> tasks_;
   // whether the batch under way is the last one of an update
   std::vector<char> ends_update_;
@@ -336,23 +336,23 @@ void HogwildReplicator::AddCounters(const Graph& graph,
 }
 
 std::unique_ptr<Step> HogwildReplicator::DoBuild(
-    Input& input, const std::vector<StepFn>& parts,
+    Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
   auto* own_input = dynamic_cast<HogwildInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
-  std::vector<std::unique_ptr<LonePlans>> plans;
+  std::vector<std::unique_ptr<SinglePlans>> plans;
   for (int i = 0; i < num_replicas(); ++i) {
     const auto at = static_cast<size_t>(i);
-    plans.push_back(std::make_unique<LonePlans>(
-        parts, own_input->pipeline(at).specs(),
+    plans.push_back(std::make_unique<SinglePlans>(
+        phases, own_input->pipeline(at).specs(),
         // the first replica has the random numbers of `single`
-        LonePlans::Options{.seed = MemberSeed(seed_, "replica", i),
-                           .accumulation_steps = accumulation_steps_,
-                           .first_part_number = num_accumulating_parts_}));
+        SinglePlans::Options{.seed = MemberSeed(seed_, "replica", i),
+                             .accumulation_steps = accumulation_steps_,
+                             .first_phase_number = num_accumulating_phases_}));
     for (const Graph* graph : plans[at]->graphs()) Declare(*graph, i);
   }
-  num_accumulating_parts_ += plans[0]->num_accumulating_parts();
+  num_accumulating_phases_ += plans[0]->num_accumulating_phases();
   std::vector<Counter> counters;
   for (const Graph* graph : plans.back()->graphs()) {
     AddCounters(*graph, &counters);

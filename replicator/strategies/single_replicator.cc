@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/tensor/host_tensor.h"
 #include "engine/kernels/backend.h"
-#include "replicator/steps/lone_plans.h"
+#include "replicator/steps/single_plans.h"
 
 namespace replicant::replicator {
 namespace {
@@ -112,7 +112,7 @@ void SingleInput::Recall() noexcept {
 class SingleStep : public Step {
  public:
   // `can_read_ahead`: if the plan is one whose inputs can be filled ahead.
-  SingleStep(SingleInput* input, std::unique_ptr<LonePlans> plans,
+  SingleStep(SingleInput* input, std::unique_ptr<SinglePlans> plans,
              bool can_read_ahead)
       : input_(*input), plans_(std::move(plans)) {
     runtime::Executor* const only = plans_->only_plan();
@@ -148,7 +148,7 @@ class SingleStep : public Step {
 
  private:
   SingleInput& input_;
-  const std::unique_ptr<LonePlans> plans_;
+  const std::unique_ptr<SinglePlans> plans_;
   // null for a step that does not read ahead
   runtime::Executor* plan_ = nullptr;
 };
@@ -177,17 +177,17 @@ class SingleReplicator : public Replicator {
     return std::make_unique<SingleInput>(this, input_fn(InputContext{}));
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override {
     auto* own_input = dynamic_cast<SingleInput*>(&input);
     REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                     "Build: the input is another replicator's");
-    auto plans = std::make_unique<LonePlans>(
-        parts, own_input->specs(),
-        LonePlans::Options{.seed = seed_,
-                           .accumulation_steps = accumulation_steps_,
-                           .first_part_number = num_accumulating_parts_});
-    num_accumulating_parts_ += plans->num_accumulating_parts();
+    auto plans = std::make_unique<SinglePlans>(
+        phases, own_input->specs(),
+        SinglePlans::Options{.seed = seed_,
+                             .accumulation_steps = accumulation_steps_,
+                             .first_phase_number = num_accumulating_phases_});
+    num_accumulating_phases_ += plans->num_accumulating_phases();
     plans->Compile(variables_, options);
     // debug mode reads the inputs of a run while it computes
     return std::make_unique<SingleStep>(own_input, std::move(plans),
@@ -197,7 +197,7 @@ class SingleReplicator : public Replicator {
   const uint64_t seed_;
   const int accumulation_steps_;
   const bool reads_ahead_;
-  int num_accumulating_parts_ = 0;
+  int num_accumulating_phases_ = 0;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
 };

@@ -21,7 +21,7 @@
 #include "replicator/steps/built_replica.h"
 #include "replicator/steps/compiled_step.h"
 #include "replicator/steps/device_team.h"
-#include "replicator/steps/part_sequence.h"
+#include "replicator/steps/phase_sequence.h"
 #include "replicator/steps/processes.h"
 #include "replicator/steps/replica_ranks.h"
 #include "replicator/steps/replica_team.h"
@@ -91,9 +91,9 @@ class TeamReplicator : public SynchronousReplicator {
   int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return processes_.rank(); }
   std::unique_ptr<Step> BuildWithHooks(Input& input,
-                                       const std::vector<StepFn>& parts,
+                                       const std::vector<StepFn>& phases,
                                        const runtime::CompileOptions& options,
-                                       const PartHooks& hooks) override;
+                                       const PhaseHooks& hooks) override;
   runtime::VariableStore& variables() override {
     return *replicas_[0].variables;
   }
@@ -109,8 +109,8 @@ class TeamReplicator : public SynchronousReplicator {
   // one's. If it is kOk, afterwards all variables equal the first replica's,
   // except sums of gradients, which differ between replicas.
   NextResult Agree(NextResult own);
-  // Calls PartHooks::begin in all processes. Returns whether the run goes on.
-  bool BeginPart(const PartHooks& hooks, size_t part);
+  // Calls PhaseHooks::begin in all processes. Returns whether the run goes on.
+  bool BeginPhase(const PhaseHooks& hooks, size_t phase);
   // Runs work(replica, device) for every logical device of this process's
   // replicas, each on its thread. A failure ends all of them.
   using DeviceWork = std::function<void(size_t, size_t)>;
@@ -163,9 +163,9 @@ class TeamReplicator : public SynchronousReplicator {
                                          mode);
   }
   std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& parts,
+      Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override {
-    return BuildWithHooks(input, parts, options, {});
+    return BuildWithHooks(input, phases, options, {});
   }
   std::vector<BuiltReplica> BuildAll(const SharedInput& input,
                                      const StepFn& step_fn,
@@ -185,7 +185,7 @@ class TeamReplicator : public SynchronousReplicator {
   // needs memory that every replica's kernels reach. With bf16 or top-k
   // every replica receives the rounded gradients and makes the update itself.
   bool SharesUpdates() const {
-    return replicas_.size() > 1 && config_.wire == DType::kF32 &&
+    return replicas_.size() > 1 && config_.gradient_format == DType::kF32 &&
            config_.top_k == 0.0 && IsHostMemory();
   }
   const uint64_t graph_seed_;
@@ -202,14 +202,14 @@ class TeamReplicator : public SynchronousReplicator {
   const LocalReplicas local_;
   TeamVariables team_variables_;
   bool is_stopped_ = false;
-  int num_accumulating_parts_ = 0;
+  int num_accumulating_phases_ = 0;
 };
 
 class SynchronousStep : public Step {
  public:
-  struct Part {
+  struct Phase {
     CompiledStep last;
-    // For all batches of an update but the last; none for a part that runs on
+    // For all batches of an update but the last; none for a phase that runs on
     // each batch alone.
     std::optional<CompiledStep> earlier;
     // of the last run
@@ -217,16 +217,16 @@ class SynchronousStep : public Step {
   };
 
   SynchronousStep(TeamReplicator* replicator, SharedInput* input,
-                  ValueNames names, std::vector<Part> parts,
-                  int batches_per_update, PartHooks hooks, bool can_read_ahead)
+                  ValueNames names, std::vector<Phase> phases,
+                  int batches_per_update, PhaseHooks hooks, bool can_read_ahead)
       : replicator_(*replicator),
         input_(*input),
         names_(std::move(names)),
-        parts_(std::move(parts)),
-        sequence_(input, parts_.size(), batches_per_update),
+        phases_(std::move(phases)),
+        sequence_(input, phases_.size(), batches_per_update),
         hooks_(std::move(hooks)),
-        reads_ahead_(can_read_ahead && parts_.size() == 1 &&
-                     parts_[0].last.can_read_ahead()),
+        reads_ahead_(can_read_ahead && phases_.size() == 1 &&
+                     phases_[0].last.can_read_ahead()),
         run_([this](size_t replica, size_t device) {
           try {
             replicator_.RunPlan(replica, [&] {
@@ -238,7 +238,7 @@ class SynchronousStep : public Step {
           }
         }) {
     input_.AddStep();
-    for (Part& part : parts_) part.newest = &part.last;
+    for (Phase& phase : phases_) phase.newest = &phase.last;
   }
   ~SynchronousStep() override { input_.RemoveStep(); }
 
@@ -246,40 +246,40 @@ class SynchronousStep : public Step {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
     const bool goes_on = sequence_.Advance(
-        [this](size_t part, int64_t batch) { return RunPart(part, batch); });
+        [this](size_t phase, int64_t batch) { return RunPhase(phase, batch); });
     return goes_on ? result : NextResult::kEnd;
   }
 
   TensorView value(std::string_view name) const override {
     const ValueNames::Place place = names_.Find(name);
-    return parts_[place.part].newest->value(place.index);
+    return phases_[place.phase].newest->value(place.index);
   }
   ReduceTimes reduce_times() const override {
     ReduceTimes sum;
-    for (const Part& part : parts_) {
-      const ReduceTimes times = part.newest->reduce_times();
+    for (const Phase& phase : phases_) {
+      const ReduceTimes times = phase.newest->reduce_times();
       sum.buckets_s += times.buckets_s;
       sum.calls_s += times.calls_s;
     }
     return sum;
   }
   const runtime::PlanReport& report() const override {
-    return parts_[0].last.report();
+    return phases_[0].last.report();
   }
   std::vector<runtime::KernelProfile> profile() const override {
-    return parts_[0].last.profile();
+    return phases_[0].last.profile();
   }
 
  private:
   // Returns whether the run goes on.
-  bool RunPart(size_t index, int64_t batch) {
-    if (batch == 0 && hooks_.begin && !replicator_.BeginPart(hooks_, index)) {
+  bool RunPhase(size_t index, int64_t batch) {
+    if (batch == 0 && hooks_.begin && !replicator_.BeginPhase(hooks_, index)) {
       return false;
     }
-    Part& part = parts_[index];
+    Phase& phase = phases_[index];
     const bool is_last = sequence_.IsLast(batch);
-    part.newest = is_last || !part.earlier ? &part.last : &*part.earlier;
-    current_ = part.newest;
+    phase.newest = is_last || !phase.earlier ? &phase.last : &*phase.earlier;
+    current_ = phase.newest;
     current_->SetBatchNumber(batch);
     replicator_.RunTeam(run_);
     replicator_.NoteVersions();
@@ -290,9 +290,9 @@ class SynchronousStep : public Step {
   TeamReplicator& replicator_;
   SharedInput& input_;
   const ValueNames names_;
-  std::vector<Part> parts_;
-  PartSequence sequence_;
-  const PartHooks hooks_;
+  std::vector<Phase> phases_;
+  PhaseSequence sequence_;
+  const PhaseHooks hooks_;
   const bool reads_ahead_;
   // of the run under way
   CompiledStep* current_ = nullptr;
@@ -351,43 +351,44 @@ void TeamReplicator::ConnectDevices() {
 }
 
 std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
-    Input& input, const std::vector<StepFn>& parts,
-    const runtime::CompileOptions& options, const PartHooks& hooks) {
+    Input& input, const std::vector<StepFn>& phases,
+    const runtime::CompileOptions& options, const PhaseHooks& hooks) {
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   ValueNames names;
-  std::vector<SynchronousStep::Part> compiled;
+  std::vector<SynchronousStep::Phase> compiled;
   int batches_per_update = 1;
-  for (size_t part = 0; part < parts.size(); ++part) {
+  for (size_t phase = 0; phase < phases.size(); ++phase) {
     BuildOptions build{
         .seed = graph_seed_,
         .lowering = {.bucket_bytes = static_cast<size_t>(config_.bucket_mib)
                                      << 20,
                      // a debug run must not read a bucket that is being reduced
                      .is_async = !options.check_finite},
-        .wire = GradientWire(config_),
+        .gradient_format = GradientFormatOf(config_),
         .replica = {.num_logical_devices = config_.logical_devices,
                     .learning_rate_scale = config_.learning_rate_scale}};
     if (hooks.take_over) {
-      build.take_over = [&hooks, part](Graph& graph, StepOutputs outputs) {
-        return hooks.take_over(part, graph, std::move(outputs));
+      build.take_over = [&hooks, phase](Graph& graph, StepOutputs outputs) {
+        return hooks.take_over(phase, graph, std::move(outputs));
       };
     }
     std::vector<BuiltReplica> built_earlier;
     if (config_.accumulation_steps > 1) {
       build.accumulation = {.steps = config_.accumulation_steps,
-                            .part_number = num_accumulating_parts_,
+                            .phase_number = num_accumulating_phases_,
                             .role = BatchRole::kEarlier};
-      built_earlier = BuildAll(*own_input, parts[part], build);
+      built_earlier = BuildAll(*own_input, phases[phase], build);
       build.accumulation.role = BatchRole::kLast;
       if (built_earlier[0].sums.empty()) {
         built_earlier.clear();
         build.accumulation = {};
       }
     }
-    std::vector<BuiltReplica> built = BuildAll(*own_input, parts[part], build);
-    names.AddPart(built[0].value_names);
+    std::vector<BuiltReplica> built =
+        BuildAll(*own_input, phases[phase], build);
+    names.AddPhase(built[0].value_names);
     team_variables_.AddSums(built[0].sums);
     // before a plan allocates their memory; earlier batches update none of
     // these
@@ -397,7 +398,7 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
     }
     std::optional<CompiledStep> earlier;
     if (!built_earlier.empty()) {
-      ++num_accumulating_parts_;
+      ++num_accumulating_phases_;
       batches_per_update = config_.accumulation_steps;
       earlier = CompileAll(built_earlier, *own_input, options);
     }
@@ -533,8 +534,8 @@ NextResult TeamReplicator::Agree(NextResult own) {
   return result;
 }
 
-bool TeamReplicator::BeginPart(const PartHooks& hooks, size_t part) {
-  int32_t words[2] = {hooks.begin(part) ? 1 : 0, 1};
+bool TeamReplicator::BeginPhase(const PhaseHooks& hooks, size_t phase) {
+  int32_t words[2] = {hooks.begin(phase) ? 1 : 0, 1};
   if (team_variables_.HaveChanged()) words[1] = 0;
   processes_.Min(words);
   is_stopped_ = words[0] == 0;

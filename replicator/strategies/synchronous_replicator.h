@@ -9,25 +9,25 @@
 
 namespace replicant::replicator {
 
-// Hooks around the parts of a step, for a strategy made of synchronous groups
+// Hooks around the phases of a step, for a strategy made of synchronous groups
 // (parameter_server). Every process of a group has the same ones.
-struct PartHooks {
-  // Takes what the part's step function gives: BuildOptions::take_over.
-  std::function<StepOutputs(size_t part, Graph& graph, StepOutputs outputs)>
+struct PhaseHooks {
+  // Takes what the phase's step function gives: BuildOptions::take_over.
+  std::function<StepOutputs(size_t phase, Graph& graph, StepOutputs outputs)>
       take_over;
   // Called when all processes have the first batch of an update, before the
-  // part's first run. May write variables(), which then are all replicas'.
+  // phase's first run. May write variables(), which then are all replicas'.
   // Returns whether the run goes on; false in one process ends it in all.
-  std::function<bool(size_t part)> begin;
-  // Called after the part's update.
-  std::function<void(size_t part)> end;
+  std::function<bool(size_t phase)> begin;
+  // Called after the phase's update.
+  std::function<void(size_t phase)> end;
 };
 
 class SynchronousReplicator : public Replicator {
  public:
   virtual std::unique_ptr<Step> BuildWithHooks(
-      Input& input, const std::vector<StepFn>& parts,
-      const runtime::CompileOptions& options, const PartHooks& hooks) = 0;
+      Input& input, const std::vector<StepFn>& phases,
+      const runtime::CompileOptions& options, const PhaseHooks& hooks) = 0;
 };
 
 // Strategies `in_graph` and `between_graph`: replicas that make every step

@@ -61,8 +61,8 @@ inline Output Latent(ReplicaContext& replica, const char* stream, Output step,
 }
 
 // The discriminator's update: two optimizers, one for each layer.
-inline StepOutputs DiscriminatorPart(ReplicaContext& replica,
-                                     const Inputs& batch) {
+inline StepOutputs DiscriminatorPhase(ReplicaContext& replica,
+                                      const Inputs& batch) {
   Graph& g = replica.graph();
   const GanNetworks networks(g);
   const nn::StepCounter counter = nn::AddStepCounter(g, "d_step");
@@ -94,8 +94,9 @@ inline StepOutputs DiscriminatorPart(ReplicaContext& replica,
 }
 
 // The generator's, by the newest discriminator. It also learns the batch
-// itself, so that it matters which batch a later part is given.
-inline StepOutputs GeneratorPart(ReplicaContext& replica, const Inputs& batch) {
+// itself, so that it matters which batch a later phase is given.
+inline StepOutputs GeneratorPhase(ReplicaContext& replica,
+                                  const Inputs& batch) {
   Graph& g = replica.graph();
   const GanNetworks networks(g);
   const nn::StepCounter counter = nn::AddStepCounter(g, "g_step");
@@ -133,13 +134,13 @@ inline InputFn GanRows(int accumulation_steps, int64_t length) {
 // The variables after kGanUpdates updates of each network, without sums; also
 // the losses of the last step.
 inline Variables TrainGan(const ReplicationConfig& config,
-                          const ProcessPlace& place = {}) {
-  const auto replicator = MakeReplicator(config, /*seed=*/3, place);
+                          const ProcessRank& rank = {}) {
+  const auto replicator = MakeReplicator(config, /*seed=*/3, rank);
   EXPECT_EQ(replicator->accumulation_steps(), config.accumulation_steps);
   const auto input =
       replicator->MakeInput(GanRows(config.accumulation_steps, kGanUpdates));
   const auto step =
-      replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+      replicator->BuildJoint(*input, {DiscriminatorPhase, GeneratorPhase});
   while (step->Run(kNoWait) != NextResult::kEnd) {
   }
   Variables result;

@@ -1,4 +1,4 @@
-// Steps of several parts, under every strategy but between_graph
+// Steps of several phases, under every strategy but between_graph
 // (strategies/between_graph_test.cc).
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ ReplicationConfig On(const Strategy& strategy, int replicas,
           .accumulation_steps = accumulation_steps};
 }
 
-// The servers of a training with both parts; what their batches hold does not
+// The servers of a training with both phases; what their batches hold does not
 // matter.
 class GanServers {
  public:
@@ -36,8 +36,8 @@ class GanServers {
                            {.is_server = true, .index = static_cast<int>(i)});
         const auto input =
             replicator->MakeInput(GanRows(config.accumulation_steps, 0));
-        const auto step =
-            replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+        const auto step = replicator->BuildJoint(
+            *input, {DiscriminatorPhase, GeneratorPhase});
         while (!stop.stop_requested() &&
                step->Run(Clock::Real().Now() + std::chrono::milliseconds(20)) !=
                    NextResult::kEnd) {
@@ -54,8 +54,8 @@ TEST(JointTest, IsWhatTwoStepsDoInTurnsOnTheSameBatches) {
   const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, kGanUpdates));
   const auto again = replicator->MakeInput(GanRows(1, kGanUpdates));
-  const auto discriminator = replicator->Build(*input, DiscriminatorPart);
-  const auto generator = replicator->Build(*again, GeneratorPart);
+  const auto discriminator = replicator->Build(*input, DiscriminatorPhase);
+  const auto generator = replicator->Build(*again, GeneratorPhase);
   while (discriminator->Run(kNoWait) == NextResult::kOk) {
     ASSERT_EQ(generator->Run(kNoWait), NextResult::kOk);
   }
@@ -67,11 +67,11 @@ TEST(JointTest, IsWhatTwoStepsDoInTurnsOnTheSameBatches) {
 }
 
 // Would catch a generator that learns from the discriminator before its update.
-TEST(JointTest, ALaterPartSeesWhatAnEarlierOneHasUpdated) {
+TEST(JointTest, ALaterPhaseSeesWhatAnEarlierOneHasUpdated) {
   const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, kGanUpdates));
   const auto step =
-      replicator->BuildJoint(*input, {GeneratorPart, DiscriminatorPart});
+      replicator->BuildJoint(*input, {GeneratorPhase, DiscriminatorPhase});
   while (step->Run(kNoWait) == NextResult::kOk) {
   }
   EXPECT_GT(NormOfDifference(VariablesOf<double>(*replicator).at("g1"),
@@ -106,7 +106,7 @@ TEST(JointTest, HogwildCountsUpdatesOfSeveralReplicas) {
     const auto input = replicator->MakeInput(
         Rows(4, kUpdates * accumulation_steps, RealValue));
     const auto step =
-        replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+        replicator->BuildJoint(*input, {DiscriminatorPhase, GeneratorPhase});
     int64_t num_batches = 0;
     while (step->Run(kNoWait) == NextResult::kOk) ++num_batches;
     EXPECT_EQ(num_batches, 3 * kUpdates * accumulation_steps);
@@ -190,7 +190,7 @@ TEST(JointTest, GroupsThatSpanProcessesLearnTogether) {
             return GanRows(1, 1'000'000)(context);
           });
       const auto step =
-          replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+          replicator->BuildJoint(*input, {DiscriminatorPhase, GeneratorPhase});
       while (step->Run(kNoWait) != NextResult::kEnd) {
       }
     });
@@ -198,7 +198,7 @@ TEST(JointTest, GroupsThatSpanProcessesLearnTogether) {
   const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, 1'000'000));
   const auto step =
-      replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+      replicator->BuildJoint(*input, {DiscriminatorPhase, GeneratorPhase});
   int64_t num_steps = 0;
   int64_t num_own = 0;
   const auto give_up = Clock::Real().Now() + std::chrono::seconds(60);
@@ -224,7 +224,7 @@ TEST(JointTest, VariablesAreThereInTheMiddleOfAnUpdate) {
   const auto replicator = MakeReplicator(config, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(2, kGanUpdates));
   const auto step =
-      replicator->BuildJoint(*input, {DiscriminatorPart, GeneratorPart});
+      replicator->BuildJoint(*input, {DiscriminatorPhase, GeneratorPhase});
   for (int64_t i = 0; step->Run(kNoWait) == NextResult::kOk; ++i) {
     EXPECT_EQ(replicator->variables().Get("g_step").Span<int64_t>()[0],
               (i + 1) / 2);
@@ -237,15 +237,15 @@ TEST(JointTest, VariablesAreThereInTheMiddleOfAnUpdate) {
   replicator->Stop();
 }
 
-TEST(JointTest, RefusesNoPartsAndValuesOfOneName) {
+TEST(JointTest, RefusesNoPhasesAndValuesOfOneName) {
   const auto replicator = MakeReplicator({.backend = "reference"}, /*seed=*/3);
   const auto input = replicator->MakeInput(GanRows(1, 1));
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { (void)replicator->BuildJoint(*input, {}); }),
-            "BuildJoint: a step has one part at least, got none");
+            "BuildJoint: a step has one phase at least, got none");
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] {
-        (void)replicator->BuildJoint(*input, {GeneratorPart, GeneratorPart});
+        (void)replicator->BuildJoint(*input, {GeneratorPhase, GeneratorPhase});
       }),
       "the step function gives two values called 'generator_loss'");
 }

@@ -92,7 +92,7 @@ inline void CheckPrimitives(
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const int n = config.replicas;
   const auto replicator =
-      MakeReplicator(config, /*seed=*/1, /*place=*/{}, make_backend);
+      MakeReplicator(config, /*seed=*/1, /*rank=*/{}, make_backend);
   ASSERT_EQ(replicator->num_replicas(), n);
   const int id = replicator->process_id() * config.replicas_per_process;
   const auto input = replicator->MakeInput(Rows(n, 2, WholeValue));

@@ -76,12 +76,12 @@ int main(int argc, char** argv) try {
   const auto config =
       config::Load<ReplicationConfig>(config::Document::FromFile(argv[1]))
           .config;
-  ProcessPlace place;
+  ProcessRank rank;
   if (argc > 3) {
-    place = {.is_server = std::string_view(argv[2]) == "server",
-             .index = std::atoi(argv[3])};
+    rank = {.is_server = std::string_view(argv[2]) == "server",
+            .index = std::atoi(argv[3])};
   }
-  const auto replicator = MakeReplicator(config, /*seed=*/1, place);
+  const auto replicator = MakeReplicator(config, /*seed=*/1, rank);
   const auto input = replicator->MakeInput([](const InputContext& context) {
     return std::make_unique<SinePipeline>(context);
   });

@@ -19,9 +19,9 @@ using testing::MessageOf;
 // A strategy of a user's: in_graph, whose gradients travel as bf16.
 std::unique_ptr<Replicator> MakeHalved(const StrategyRequest& request) {
   ReplicationConfig config = request.config;
-  config.wire = DType::kBF16;
+  config.gradient_format = DType::kBF16;
   config.strategy = &Strategy::kInGraph;
-  return MakeReplicator(config, request.seed, request.place,
+  return MakeReplicator(config, request.seed, request.rank,
                         request.make_backend);
 }
 

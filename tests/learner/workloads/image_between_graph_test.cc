@@ -95,7 +95,7 @@ TEST_P(ImageBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
     replicator::ReplicationConfig config = Config(strategy, "cpu");
     config.logical_devices = 2;
     config.accumulation_steps = 2;
-    config.wire = wire;
+    config.gradient_format = wire;
     Variables last =
         TrainResNet(DType::kF32, models::NormStatistics::kSync, config).last;
     // every replica has its own sums

@@ -63,7 +63,7 @@ double WireError(int num_steps, bool of_momenta) {
                        {.strategy = &Strategy::kInGraph,
                         .replicas = 4,
                         .backend = "cpu",
-                        .wire = wire},
+                        .gradient_format = wire},
                        num_steps);
   };
   const ImageRun exact = train(DType::kF32);

@@ -140,7 +140,7 @@ inline ImageRun TrainJointSngan(
             context);
       });
   const auto step =
-      replicator->BuildJoint(*input, JointSnganParts(model, dtype));
+      replicator->BuildJoint(*input, JointSnganPhases(model, dtype));
   ImageRun run;
   run.first = ValuesOf(replicator->variables());
   for (int i = 0; i < 2; ++i) {

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr ReplicaPlace kPlace{.id = 0, .count = 2};
+constexpr ReplicaRank kRank{.id = 0, .count = 2};
 
 // Where the node of this op, the `nth` of them, stands; -1 if it does not.
 int64_t PositionOf(const Graph& graph, std::string_view op, int nth = 0) {
@@ -42,7 +42,7 @@ struct Chain {
     std::vector<Output> reduced;
     for (const Output& gradient : gradients) {
       reduced.push_back(
-          AddAllReduce(gradient, ReduceOp::kMean, kPlace, CallSite::Here()));
+          AddAllReduce(gradient, ReduceOp::kMean, kRank, CallSite::Here()));
     }
     return reduced;
   }
@@ -60,7 +60,7 @@ TEST(LoweringTest, GradientsShareABucketUpToItsSize) {
   const Chain chain(graph);
   std::vector<Output> out = chain.Reduce();
   out.push_back(
-      AddAllReduce(chain.loss, ReduceOp::kMean, kPlace, CallSite::Here()));
+      AddAllReduce(chain.loss, ReduceOp::kMean, kRank, CallSite::Here()));
   EXPECT_THAT(LowerCollectives(ProgramOf(graph, out), {}).calls,
               ElementsAre("AllReduce mean of 4 tensors, f32[193]"));
   // the loss is there first; then a matrix is more than 256 bytes have room for
@@ -83,7 +83,7 @@ TEST(LoweringTest, WhatTravelsAsBf16HasBucketsOfItsOwn) {
   Graph graph;
   const Chain chain(graph);
   std::vector<Output> out = chain.Reduce();
-  out.push_back(AddAllReduce(chain.loss, ReduceOp::kMean, kPlace,
+  out.push_back(AddAllReduce(chain.loss, ReduceOp::kMean, kRank,
                              CallSite::Here(), {.dtype = DType::kBF16}));
   EXPECT_THAT(LowerCollectives(ProgramOf(graph, out), {}).calls,
               ElementsAre("AllReduce mean of 1 tensors, bf16[1]",
@@ -111,9 +111,9 @@ TEST(LoweringTest, WhatIsNeededAtOnceIsOneBlockingCall) {
   Graph graph;
   const Output x = graph.Input("x", DType::kF32, Shape({4}));
   const Output largest = AddAllReduce(graph::ReduceMax(x), ReduceOp::kMax,
-                                      kPlace, CallSite::Here());
+                                      kRank, CallSite::Here());
   const Output all =
-      AddAllGather(graph::Div(x, largest), kPlace, CallSite::Here());
+      AddAllGather(graph::Div(x, largest), kRank, CallSite::Here());
   const LoweredProgram lowered = LowerCollectives(ProgramOf(graph, {all}), {});
   EXPECT_THAT(lowered.calls,
               ElementsAre("AllReduce max of f32[]", "AllGather of f32[4]"));
@@ -123,10 +123,9 @@ TEST(LoweringTest, WhatIsNeededAtOnceIsOneBlockingCall) {
 TEST(LoweringTest, AnInputThatAnotherResultLeadsToIsNotInItsBucket) {
   Graph graph;
   const Output x = graph.Input("x", DType::kF32, Shape({4}));
-  const Output first =
-      AddAllReduce(x, ReduceOp::kSum, kPlace, CallSite::Here());
+  const Output first = AddAllReduce(x, ReduceOp::kSum, kRank, CallSite::Here());
   const Output second = AddAllReduce(graph::Square(first), ReduceOp::kSum,
-                                     kPlace, CallSite::Here());
+                                     kRank, CallSite::Here());
   EXPECT_EQ(LowerCollectives(ProgramOf(graph, {second}), {}).calls.size(), 2U);
 }
 
@@ -134,7 +133,7 @@ TEST(LoweringTest, CallsKeepTheirOrderByATokenFromOneToTheNext) {
   Graph graph;
   const Chain chain(graph);
   std::vector<Output> out = chain.Reduce();
-  out.push_back(AddAllGather(chain.loss, kPlace, CallSite::Here()));
+  out.push_back(AddAllGather(chain.loss, kRank, CallSite::Here()));
   const LoweredProgram lowered =
       LowerCollectives(ProgramOf(graph, out), {.bucket_bytes = 1});
   const Graph& g = *lowered.program.graph;

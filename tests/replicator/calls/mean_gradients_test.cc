@@ -159,7 +159,7 @@ TEST(AccumulationTest, RefusesAStepThatCannotBeAccumulated) {
       "step.cc:7: accumulation_steps: 'count' is updated on the way to a "
       "gradient or a value, which would happen for every batch; hint: take its "
       "value from before the update, or make the update and what follows it "
-      "parts of their own (BuildJoint)");
+      "phases of their own (BuildJoint)");
 }
 
 // The variables after two updates from three batches each; with `evaluates`,
@@ -215,7 +215,7 @@ std::vector<float> MeanOf(DType wire) {
   const auto replicator = MakeReplicator({.strategy = &Strategy::kInGraph,
                                           .replicas = 2,
                                           .backend = "reference",
-                                          .wire = wire},
+                                          .gradient_format = wire},
                                          /*seed=*/1);
   const auto input = replicator->MakeInput(Rows(2, 1, RealValue));
   const auto step = replicator->Build(

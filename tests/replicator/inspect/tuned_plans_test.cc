@@ -55,7 +55,7 @@ class TunedPlansTest : public ::testing::Test {
 TEST_F(TunedPlansTest, ARunDoesNotTuneUnlessItIsTold) {
   EXPECT_FALSE(ReplicationConfig().cuda_autotune.is_enabled);
   Caches caches;
-  MakeReplicator(Config("threads: 1"), /*seed=*/1, /*place=*/{},
+  MakeReplicator(Config("threads: 1"), /*seed=*/1, /*rank=*/{},
                  Noting(&caches));
   EXPECT_THAT(caches, AllOf(SizeIs(1), Each(IsNull())));
 }
@@ -66,7 +66,7 @@ TEST_F(TunedPlansTest, OtherBackendsHaveNoCache) {
 
 TEST_F(TunedPlansTest, OneReplicaHasTheCacheOfTheFolder) {
   Caches caches;
-  MakeReplicator(Config(Enabled()), /*seed=*/1, /*place=*/{}, Noting(&caches));
+  MakeReplicator(Config(Enabled()), /*seed=*/1, /*rank=*/{}, Noting(&caches));
   ASSERT_THAT(caches, AllOf(SizeIs(1), Each(NotNull())));
   EXPECT_EQ(caches[0]->file(), folder_.path() / "tuned_plans.txt");
 }
@@ -75,7 +75,7 @@ TEST_F(TunedPlansTest, OneReplicaHasTheCacheOfTheFolder) {
 TEST_F(TunedPlansTest, ReplicasOfAProcessShareACache) {
   Caches caches;
   MakeReplicator(Config("strategy: in_graph, replicas: 3, " + Enabled()),
-                 /*seed=*/1, /*place=*/{}, Noting(&caches));
+                 /*seed=*/1, /*rank=*/{}, Noting(&caches));
   ASSERT_THAT(caches, AllOf(SizeIs(3), Each(NotNull())));
   EXPECT_THAT(caches, Each(caches[0]));
 }

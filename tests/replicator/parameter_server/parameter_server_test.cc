@@ -440,7 +440,8 @@ TEST(ParameterServersTest, RefusesAStepThatNeedsItsOwnUpdate) {
       }),
       "step.cc:7: Affine 'Affine' combines what the replicas reduced with "
       "variables, which servers do after the step; no value of the step and no "
-      "gradient can be made of it; hint: make what follows an update a part of "
+      "gradient can be made of it; hint: make what follows an update a phase "
+      "of "
       "its own (BuildJoint)");
 }
 

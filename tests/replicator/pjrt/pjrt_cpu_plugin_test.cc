@@ -59,9 +59,9 @@ TEST_P(PjrtCpuPluginTest, AccumulatesAsTheReferenceBackend) {
   }
 }
 
-// Would catch a later part that does not see the variables of an earlier one on
-// the device, or that runs on another batch.
-TEST_P(PjrtCpuPluginTest, TrainsBothPartsOfAJointStep) {
+// Would catch a later phase that does not see the variables of an earlier one
+// on the device, or that runs on another batch.
+TEST_P(PjrtCpuPluginTest, TrainsBothPhasesOfAJointStep) {
   CheckTrainsGanAsOneReplica(Config());
 }
 

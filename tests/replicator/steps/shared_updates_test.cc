@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using testing::MessageOf;
 
 constexpr CallSite kSite{"step.cc", 7};
-constexpr ReplicaPlace kPlace{.id = 1, .count = 2};
+constexpr ReplicaRank kRank{.id = 1, .count = 2};
 
 // A trained matrix, its gradient on this replica, and the mean.
 struct Problem {
@@ -27,7 +27,7 @@ struct Problem {
     const Output loss =
         graph::ReduceMean(graph::Square(graph::MatMul(x, graph.Read(w))));
     gradient = graph::Gradients(loss, {graph.Read(w)})[0];
-    mean = AddAllReduce(gradient, ReduceOp::kMean, kPlace, kSite);
+    mean = AddAllReduce(gradient, ReduceOp::kMean, kRank, kSite);
   }
 
   Output Sgd(Output g, const nn::ClipOptions& clip = {}) {
@@ -37,12 +37,12 @@ struct Problem {
   }
   SharedProgram Share(const std::vector<Output>& outputs,
                       const std::vector<Output>& updates) {
-    return ShareUpdates(graph::ExtractProgram(graph, outputs, updates), kPlace,
+    return ShareUpdates(graph::ExtractProgram(graph, outputs, updates), kRank,
                         num_replicas);
   }
 
   Graph graph;
-  int num_replicas = kPlace.count;
+  int num_replicas = kRank.count;
   Output x, gradient, mean;
   VariableId w = -1;
 };
@@ -110,7 +110,7 @@ TEST(ShareUpdatesTest, WithReplicasElsewhereGradientsAreReducedFirst) {
 
 TEST(ShareUpdatesTest, GradientsThatAreRoundedOnTheirWayAreReducedFirst) {
   Problem problem;
-  const Output mean = AddAllReduce(problem.gradient, ReduceOp::kMean, kPlace,
+  const Output mean = AddAllReduce(problem.gradient, ReduceOp::kMean, kRank,
                                    kSite, {.dtype = DType::kBF16});
   const SharedProgram shared = problem.Share({}, {problem.Sgd(mean)});
   EXPECT_TRUE(HasPlaceholders(shared.program));
@@ -120,7 +120,7 @@ TEST(ShareUpdatesTest, AGradientThatIsAVariableIsReducedFirst) {
   // decay towards the replicas' mean: w itself is what they reduce
   Problem problem;
   const Output mean = AddAllReduce(problem.graph.Read(problem.w),
-                                   ReduceOp::kMean, kPlace, kSite);
+                                   ReduceOp::kMean, kRank, kSite);
   const SharedProgram shared = problem.Share({}, {problem.Sgd(mean)});
   EXPECT_TRUE(HasPlaceholders(shared.program));
 }
@@ -137,7 +137,7 @@ TEST(ShareUpdatesTest, WhatAReplicaUpdatesAloneIsItsOwn) {
   const Output local = problem.Sgd(problem.gradient);
   const Output agreed = graph::Assign(
       g, problem.w,
-      AddAllReduce(g.Read(problem.w), ReduceOp::kMean, kPlace, kSite));
+      AddAllReduce(g.Read(problem.w), ReduceOp::kMean, kRank, kSite));
   const SharedProgram shared = problem.Share({}, {local, agreed, counted});
   EXPECT_TRUE(shared.variables.shared.empty());
   EXPECT_THAT(shared.variables.own,

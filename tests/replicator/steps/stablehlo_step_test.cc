@@ -215,7 +215,7 @@ TEST(StableHloStepTest, StepsAreThoseOfOurReplicas) {
   }
 }
 
-// A host runs the modules of a joint step as PartSequence does: the first part
+// A host runs the modules of a joint step as PhaseSequence does: the first part
 // as a batch arrives, the second on all batches after the last.
 TEST(StableHloStepTest, ModulesOfAJointStepTrainBothNetworks) {
   constexpr int64_t kBatches = 2;  // of an update
@@ -223,7 +223,7 @@ TEST(StableHloStepTest, ModulesOfAJointStepTrainBothNetworks) {
   StableHloReplicator replicator(InGraph(2, kBatches), kSeed);
   const auto input = replicator.MakeInput(GanRows(kBatches, kGanUpdates));
   const auto step = replicator.BuildJoint(
-      *input, {DiscriminatorPart, GeneratorPart}, {.name = "gan"});
+      *input, {DiscriminatorPhase, GeneratorPhase}, {.name = "gan"});
   std::vector<std::string> names;
   for (const StableHloStep& module : replicator.steps()) {
     names.push_back(module.name);

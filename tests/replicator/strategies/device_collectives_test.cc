@@ -61,7 +61,7 @@ TEST(DeviceCollectivesTest, SeveralDevicesGiveTheBitsOfTheHost) {
 TEST(DeviceCollectivesTest, GradientsOfBf16HaveTheBitsOfTheHost) {
   Machine machine(1);
   ReplicationConfig config = InGraph(3, {0}, Collectives::kHost);
-  config.wire = DType::kBF16;
+  config.gradient_format = DType::kBF16;
   const Results host = Train(config, machine.Backends());
   config.collectives = Collectives::kDevice;
   ExpectSame(Train(config, machine.Backends()), host);

@@ -114,7 +114,7 @@ TEST(DeviceGraphsTest, GraphsGiveTheBitsOfSingleLaunches) {
     for (const DType wire : {DType::kF32, DType::kBF16}) {
       Machine machine(replicas);
       ReplicationConfig config = InGraph(replicas, {});
-      config.wire = wire;
+      config.gradient_format = wire;
       const Results graphs = Train(config, machine.Backends());
       EXPECT_NE(machine.CountCalls("cuGraphLaunch"), 0);
       config.cuda_graphs = false;

@@ -91,7 +91,7 @@ std::map<std::string, Bytes> Train(const ReplicationConfig& config,
                                    const StepFn& step_fn,
                                    const BackendFactory& make_backend) {
   const auto replicator =
-      MakeReplicator(config, /*seed=*/1, /*place=*/{}, make_backend);
+      MakeReplicator(config, /*seed=*/1, /*rank=*/{}, make_backend);
   const auto input = replicator->MakeInput(Rows(kRows, 6, BatchValue));
   const auto step = replicator->Build(*input, step_fn);
   std::map<std::string, Bytes> result;
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
                            {.strategy = &Strategy::kInGraph,
                             .replicas = 2,
                             .backend = "reference",
-                            .wire = DType::kBF16}},
+                            .gradient_format = DType::kBF16}},
                       Case{"Accumulation",
                            {.strategy = &Strategy::kInGraph,
                             .replicas = 2,
@@ -167,7 +167,7 @@ TEST(DeviceMemoryTest, HogwildSaysWhyItWantsHostMemory) {
   const ReplicationConfig config{
       .strategy = &Strategy::kHogwild, .replicas = 2, .backend = "guarded"};
   EXPECT_EQ(replicant::testing::MessageOf<ConfigError>([&] {
-              MakeReplicator(config, /*seed=*/1, /*place=*/{},
+              MakeReplicator(config, /*seed=*/1, /*rank=*/{},
                              replicant::testing::MakeGuardedBackendNamed);
             }),
             "replication: hogwild updates one copy of the variables in host "

@@ -112,7 +112,7 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
          .backend = "cuda",
          .read_ahead = reads_ahead,
          .devices = GetParam().devices},
-        /*seed=*/1, /*place=*/{},
+        /*seed=*/1, /*rank=*/{},
         [&](std::string_view /*name*/, const kernels::BackendOptions& options) {
           return testing::MakeFakeCudaBackend(
               driver_, testing::MakeHostNccl(world_), options);
@@ -320,7 +320,7 @@ TEST(ReadAheadCallsTest, TheNextBatchIsSentBetweenLaunchAndEnd) {
   {
     Log log;
     const auto replicator = MakeReplicator(
-        {.backend = "cuda"}, /*seed=*/1, /*place=*/{},
+        {.backend = "cuda"}, /*seed=*/1, /*rank=*/{},
         [&](std::string_view, const kernels::BackendOptions& options) {
           return testing::MakeFakeCudaBackend(driver, options);
         });

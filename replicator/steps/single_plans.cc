@@ -1,4 +1,4 @@
-#include "replicator/steps/lone_plans.h"
+#include "replicator/steps/single_plans.h"
 
 #include <cstring>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace replicant::replicator {
 namespace {
 
-// A lone replica whose updates may learn from several batches.
+// A single replica whose updates may learn from several batches.
 class AccumulatingReplica : public nn::SingleReplica {
  public:
   AccumulatingReplica(Graph& graph, const Accumulation& accumulation)
@@ -35,34 +35,34 @@ void CopyInput(TensorView from, MutableTensorView to) {
 
 }  // namespace
 
-LonePlans::LonePlans(const std::vector<StepFn>& parts,
-                     const std::vector<InputSpec>& specs,
-                     const Options& options)
+SinglePlans::SinglePlans(const std::vector<StepFn>& phases,
+                         const std::vector<InputSpec>& specs,
+                         const Options& options)
     : accumulation_steps_(options.accumulation_steps), specs_(specs) {
-  for (const StepFn& step_fn : parts) {
+  for (const StepFn& step_fn : phases) {
     Accumulation accumulation;
     std::vector<std::string> names;
-    Part part;
+    Phase phase;
     if (accumulation_steps_ > 1) {
       accumulation = {
           .steps = accumulation_steps_,
-          .part_number = options.first_part_number + num_accumulating_parts_,
+          .phase_number = options.first_phase_number + num_accumulating_phases_,
           .role = BatchRole::kEarlier};
-      part.earlier =
+      phase.earlier =
           BuildPlan(step_fn, specs, options.seed, accumulation, &names);
       accumulation.role = BatchRole::kLast;
     }
-    if (part.earlier) {
-      ++num_accumulating_parts_;
+    if (phase.earlier) {
+      ++num_accumulating_phases_;
     } else {
       accumulation = {};
     }
-    part.last = BuildPlan(step_fn, specs, options.seed, accumulation, &names);
-    names_.AddPart(names);
-    parts_.push_back(std::move(part));
+    phase.last = BuildPlan(step_fn, specs, options.seed, accumulation, &names);
+    names_.AddPhase(names);
+    phases_.push_back(std::move(phase));
   }
-  if (num_accumulating_parts_ == 0) accumulation_steps_ = 1;
-  if (parts_.size() > 1 && accumulation_steps_ > 1) {
+  if (num_accumulating_phases_ == 0) accumulation_steps_ = 1;
+  if (phases_.size() > 1 && accumulation_steps_ > 1) {
     kept_.resize(static_cast<size_t>(accumulation_steps_));
     for (auto& batch : kept_) {
       for (const InputSpec& spec : specs_) {
@@ -72,7 +72,7 @@ LonePlans::LonePlans(const std::vector<StepFn>& parts,
   }
 }
 
-std::unique_ptr<LonePlans::Plan> LonePlans::BuildPlan(
+std::unique_ptr<SinglePlans::Plan> SinglePlans::BuildPlan(
     const StepFn& step_fn, const std::vector<InputSpec>& specs, uint64_t seed,
     const Accumulation& accumulation, std::vector<std::string>* names) {
   auto plan = std::make_unique<Plan>();
@@ -90,19 +90,19 @@ std::unique_ptr<LonePlans::Plan> LonePlans::BuildPlan(
   return plan;
 }
 
-std::vector<const Graph*> LonePlans::graphs() const {
+std::vector<const Graph*> SinglePlans::graphs() const {
   std::vector<const Graph*> graphs;
-  for (const Part& part : parts_) {
-    if (part.earlier) graphs.push_back(part.earlier->graph.get());
-    graphs.push_back(part.last->graph.get());
+  for (const Phase& phase : phases_) {
+    if (phase.earlier) graphs.push_back(phase.earlier->graph.get());
+    graphs.push_back(phase.last->graph.get());
   }
   return graphs;
 }
 
-void LonePlans::Compile(runtime::VariableStore& variables,
-                        const runtime::CompileOptions& options) {
-  for (Part& part : parts_) {
-    for (Plan* const plan : {part.earlier.get(), part.last.get()}) {
+void SinglePlans::Compile(runtime::VariableStore& variables,
+                          const runtime::CompileOptions& options) {
+  for (Phase& phase : phases_) {
+    for (Plan* const plan : {phase.earlier.get(), phase.last.get()}) {
       if (plan == nullptr) continue;
       plan->executor = std::make_unique<runtime::Executor>(
           *plan->graph, plan->spec, variables, options);
@@ -120,56 +120,56 @@ void LonePlans::Compile(runtime::VariableStore& variables,
       }
       plan->graph.reset();
     }
-    part.newest = part.last.get();
+    phase.newest = phase.last.get();
   }
 }
 
-LonePlans::Plan& LonePlans::PlanOf(const Part& part,
-                                   int64_t batch_number) const {
+SinglePlans::Plan& SinglePlans::PlanOf(const Phase& phase,
+                                       int64_t batch_number) const {
   const bool is_last = batch_number + 1 == accumulation_steps_;
-  return is_last || !part.earlier ? *part.last : *part.earlier;
+  return is_last || !phase.earlier ? *phase.last : *phase.earlier;
 }
 
-std::span<const MutableTensorView> LonePlans::batch() const {
-  return PlanOf(parts_[0], batch_number_).batch;
+std::span<const MutableTensorView> SinglePlans::batch() const {
+  return PlanOf(phases_[0], batch_number_).batch;
 }
 
-void LonePlans::Run() {
+void SinglePlans::Run() {
   const auto at = static_cast<size_t>(batch_number_);
-  // what later parts read, before the plan that holds it runs
-  for (size_t i = 0; i < specs_.size() && parts_.size() > 1; ++i) {
+  // what later phases read, before the plan that holds it runs
+  for (size_t i = 0; i < specs_.size() && phases_.size() > 1; ++i) {
     const MutableTensorView view = batch()[i];
     if (!kept_.empty()) {
       CopyInput(view, kept_[at][i].mutable_view());
       continue;
     }
-    for (size_t p = 1; p < parts_.size(); ++p) {
-      CopyInput(view, parts_[p].last->batch[i]);
+    for (size_t p = 1; p < phases_.size(); ++p) {
+      CopyInput(view, phases_[p].last->batch[i]);
     }
   }
-  RunPart(&parts_[0], batch_number_);
+  RunPhase(&phases_[0], batch_number_);
   if (IsAtEnd()) {
-    for (size_t p = 1; p < parts_.size(); ++p) {
+    for (size_t p = 1; p < phases_.size(); ++p) {
       for (int64_t number = 0; number < accumulation_steps_; ++number) {
-        const Plan& plan = PlanOf(parts_[p], number);
+        const Plan& plan = PlanOf(phases_[p], number);
         for (size_t i = 0; i < specs_.size() && !kept_.empty(); ++i) {
           CopyInput(kept_[static_cast<size_t>(number)][i].view(),
                     plan.batch[i]);
         }
-        RunPart(&parts_[p], number);
+        RunPhase(&phases_[p], number);
       }
     }
   }
   batch_number_ = (batch_number_ + 1) % accumulation_steps_;
 }
 
-runtime::Executor* LonePlans::only_plan() const {
-  const bool is_only = parts_.size() == 1 && accumulation_steps_ == 1;
-  return is_only ? parts_[0].last->executor.get() : nullptr;
+runtime::Executor* SinglePlans::only_plan() const {
+  const bool is_only = phases_.size() == 1 && accumulation_steps_ == 1;
+  return is_only ? phases_[0].last->executor.get() : nullptr;
 }
 
-void LonePlans::RunPart(Part* part, int64_t batch_number) {
-  const Plan& plan = PlanOf(*part, batch_number);
+void SinglePlans::RunPhase(Phase* phase, int64_t batch_number) {
+  const Plan& plan = PlanOf(*phase, batch_number);
   for (const MutableTensorView& view : plan.is_first) {
     view.Span<bool>()[0] = batch_number == 0;
   }
@@ -177,20 +177,20 @@ void LonePlans::RunPart(Part* part, int64_t batch_number) {
     view.Span<int64_t>()[0] = batch_number;
   }
   plan.executor->Run();
-  part->newest = &plan;
+  phase->newest = &plan;
 }
 
-TensorView LonePlans::value(std::string_view name) const {
+TensorView SinglePlans::value(std::string_view name) const {
   const ValueNames::Place place = names_.Find(name);
-  return parts_[place.part].newest->executor->output(place.index);
+  return phases_[place.phase].newest->executor->output(place.index);
 }
 
-const runtime::PlanReport& LonePlans::report() const {
-  return parts_[0].last->executor->report();
+const runtime::PlanReport& SinglePlans::report() const {
+  return phases_[0].last->executor->report();
 }
 
-std::vector<runtime::KernelProfile> LonePlans::profile() const {
-  return parts_[0].last->executor->profile();
+std::vector<runtime::KernelProfile> SinglePlans::profile() const {
+  return phases_[0].last->executor->profile();
 }
 
 }  // namespace replicant::replicator

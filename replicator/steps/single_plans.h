@@ -16,31 +16,31 @@
 
 namespace replicant::replicator {
 
-// The plans of a replica that waits for no other, for all parts of a step and
+// The plans of a replica that waits for no other, for all phases of a step and
 // all batches of an update.
 //
-//   LonePlans plans(parts, specs, {.seed = 1});
+//   SinglePlans plans(phases, specs, {.seed = 1});
 //   plans.Compile(store, options);
 //   while (... fill plans.batch() ...) plans.Run();
 //
 // Thread-safety: one thread at a time.
-class LonePlans {
+class SinglePlans {
  public:
   struct Options {
     uint64_t seed = 0;
     int accumulation_steps = 1;
-    // Accumulation::part_number of the first part that accumulates; the others
-    // follow.
-    int first_part_number = 0;
+    // Accumulation::phase_number of the first phase that accumulates; the
+    // others follow.
+    int first_phase_number = 0;
   };
 
   // Calls the step functions. Throws what they throw, and InvalidArgument for a
-  // part that cannot be accumulated and for two values of one name.
-  LonePlans(const std::vector<StepFn>& parts,
-            const std::vector<InputSpec>& specs, const Options& options);
+  // phase that cannot be accumulated and for two values of one name.
+  SinglePlans(const std::vector<StepFn>& phases,
+              const std::vector<InputSpec>& specs, const Options& options);
 
   // Parts whose updates learn from several batches.
-  int num_accumulating_parts() const { return num_accumulating_parts_; }
+  int num_accumulating_phases() const { return num_accumulating_phases_; }
   // The graphs, for the variables that they declare.
   std::vector<const Graph*> graphs() const;
   // `variables` outlive the plans. Call it on the thread that runs them.
@@ -54,17 +54,17 @@ class LonePlans {
   bool IsAtEnd() const { return batch_number_ + 1 == accumulation_steps_; }
   // Learns from the batch.
   void Run();
-  // The only plan of a step with one part and one batch per update, for a
+  // The only plan of a step with one phase and one batch per update, for a
   // caller that runs it itself. Null for other steps.
   runtime::Executor* only_plan() const;
 
   TensorView value(std::string_view name) const;
-  // Report of the first part's update.
+  // Report of the first phase's update.
   const runtime::PlanReport& report() const;
   std::vector<runtime::KernelProfile> profile() const;
 
  private:
-  // A part's program for batches of one role.
+  // A phase's program for batches of one role.
   struct Plan {
     // what was built, until it is compiled
     std::unique_ptr<Graph> graph;
@@ -73,30 +73,30 @@ class LonePlans {
     std::vector<MutableTensorView> batch;
     std::vector<MutableTensorView> is_first, batch_number;
   };
-  struct Part {
-    // null for a part that runs on each batch alone
+  struct Phase {
+    // null for a phase that runs on each batch alone
     std::unique_ptr<Plan> earlier;
     std::unique_ptr<Plan> last;
     const Plan* newest = nullptr;  // value() reads it
   };
 
-  // Null for an earlier batch of a part that does not accumulate.
+  // Null for an earlier batch of a phase that does not accumulate.
   std::unique_ptr<Plan> BuildPlan(const StepFn& step_fn,
                                   const std::vector<InputSpec>& specs,
                                   uint64_t seed,
                                   const Accumulation& accumulation,
                                   std::vector<std::string>* names);
-  Plan& PlanOf(const Part& part, int64_t batch_number) const;
-  // Runs a part on the batch that its plan holds.
-  void RunPart(Part* part, int64_t batch_number);
+  Plan& PlanOf(const Phase& phase, int64_t batch_number) const;
+  // Runs a phase on the batch that its plan holds.
+  void RunPhase(Phase* phase, int64_t batch_number);
 
-  int accumulation_steps_;  // 1 where no part accumulates
-  int num_accumulating_parts_ = 0;
+  int accumulation_steps_;  // 1 where no phase accumulates
+  int num_accumulating_phases_ = 0;
   std::vector<InputSpec> specs_;
-  std::vector<Part> parts_;
+  std::vector<Phase> phases_;
   ValueNames names_;
   int64_t batch_number_ = 0;
-  // the batches of the update, for the parts after the first
+  // the batches of the update, for the phases after the first
   std::vector<std::vector<HostTensor>> kept_;
 };
 
