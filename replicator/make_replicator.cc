@@ -20,7 +20,8 @@ std::unique_ptr<Replicator> MakeSingle(const StrategyRequest& request) {
   // in_graph divides a replica among devices
   ReplicationConfig of_one = config;
   of_one.strategy = &Strategy::kInGraph;
-  return MakeSynchronousReplicator(of_one, request.seed, request.make_backend);
+  return std::make_unique<SynchronousReplicator>(of_one, request.seed,
+                                                 request.make_backend);
 }
 
 std::unique_ptr<Replicator> MakeServerOrWorker(const StrategyRequest& request) {
@@ -40,8 +41,8 @@ std::unique_ptr<Replicator> MakeBuiltIn(const StrategyRequest& request) {
   }
   if (strategy == &Strategy::kSingle) return MakeSingle(request);
   if (strategy == &Strategy::kInGraph || strategy == &Strategy::kBetweenGraph) {
-    return MakeSynchronousReplicator(config, request.seed, request.make_backend,
-                                     request.rank.index);
+    return std::make_unique<SynchronousReplicator>(
+        config, request.seed, request.make_backend, request.rank.index);
   }
   if (strategy == &Strategy::kHogwild) {
     return MakeHogwildReplicator(config, request.seed, request.make_backend);

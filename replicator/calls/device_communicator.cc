@@ -146,10 +146,10 @@ struct SharedDevice {
   std::vector<Event*> done;
 };
 
-// A call, by rank: the host meets once all have recorded `ready`, each waits
-// for all of these and computes its part; the host meets again once all have
-// recorded `done`, and each waits for these before it goes on. A rank records
-// an event again after the meeting that follows all waits for it.
+// A call, by rank: the hosts' barrier ends once all have recorded `ready`, each
+// waits for all of these and computes its part; the second one ends once all
+// have recorded `done`, and each waits for these before it goes on. A rank
+// records an event again after the barrier that follows all waits for it.
 class SharedCommunicator : public Communicator {
  public:
   SharedCommunicator(Backend& backend, std::shared_ptr<SharedDevice> shared,
@@ -176,7 +176,7 @@ class SharedCommunicator : public Communicator {
     stream_->Record(done);
   }
   std::string Poll() override { return {}; }
-  // the host meets in each call
+  // a barrier of the hosts in each call
   bool can_record() const override { return false; }
   void AwaitOthers() override {}
   void Leave() override {}

@@ -48,32 +48,32 @@ std::string ThreadGroup::Failure() const {
   return reason_;
 }
 
-bool ThreadGroup::HaveAllArrived(uint64_t meeting) const {
+bool ThreadGroup::HaveAllArrived(uint64_t barrier) const {
   return std::all_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-    return slot.arrivals.load() >= meeting;
+    return slot.arrivals.load() >= barrier;
   });
 }
 
 void ThreadGroup::Barrier(int member, bool has_deadline) {
   ThrowIfAborted(member);
-  const uint64_t meeting = ++slots_[static_cast<size_t>(member)].arrivals;
+  const uint64_t barrier = ++slots_[static_cast<size_t>(member)].arrivals;
   // the last to come wakes the others: one that found it missing counted itself
   // before it looked
-  if (num_sleepers_.load() > 0 && HaveAllArrived(meeting)) {
+  if (num_sleepers_.load() > 0 && HaveAllArrived(barrier)) {
     const MutexLock lock(mutex_);
     arrived_.NotifyAll();
   }
   for (int i = 0; i < spins_; ++i) {
-    if (HaveAllArrived(meeting)) return;
+    if (HaveAllArrived(barrier)) return;
     _mm_pause();
   }
-  Sleep(member, meeting, has_deadline);
+  Sleep(member, barrier, has_deadline);
 }
 
-void ThreadGroup::Sleep(int member, uint64_t meeting, bool has_deadline) {
+void ThreadGroup::Sleep(int member, uint64_t barrier, bool has_deadline) {
   const Clock::TimePoint deadline = Clock::Real().Now() + options_.timeout;
   const auto is_over = [&] {
-    return HaveAllArrived(meeting) || is_aborted_.load();
+    return HaveAllArrived(barrier) || is_aborted_.load();
   };
   ++num_sleepers_;
   bool has_met = true;
@@ -86,16 +86,16 @@ void ThreadGroup::Sleep(int member, uint64_t meeting, bool has_deadline) {
     }
   }
   --num_sleepers_;
-  if (!has_met) Abort(DescribeMissing(member, meeting));
-  // a meeting that took place counts, even if the group failed afterwards
-  if (!HaveAllArrived(meeting)) ThrowIfAborted(member);
+  if (!has_met) Abort(DescribeMissing(member, barrier));
+  // a barrier that all have reached counts, even if the group failed afterwards
+  if (!HaveAllArrived(barrier)) ThrowIfAborted(member);
 }
 
-std::string ThreadGroup::DescribeMissing(int member, uint64_t meeting) const {
+std::string ThreadGroup::DescribeMissing(int member, uint64_t barrier) const {
   const Slot& own = slots_[static_cast<size_t>(member)];
   std::vector<std::string> missing;
   for (size_t m = 0; m < slots_.size(); ++m) {
-    if (slots_[m].arrivals.load() >= meeting) continue;
+    if (slots_[m].arrivals.load() >= barrier) continue;
     missing.push_back(fmt::format("{} {} (in call {})", naming_.member, m,
                                   slots_[m].num_calls.load()));
   }

@@ -12,11 +12,11 @@
 
 namespace replicant::comm {
 
-// The meeting point of the threads of one process that make the calls of a
+// A barrier for the threads of one process that make the calls of a
 // communicator. A member sees the arguments of the others.
 //
-// Any failure ends the group: every later meeting throws a CommError with the
-// reason of the first failure, except a meeting at which all had arrived.
+// Any failure ends the group: every later barrier throws a CommError with the
+// reason of the first failure, except a barrier at which all had arrived.
 //
 // Thread-safety: each member's calls from one thread at a time; Abort() from
 // any thread.
@@ -58,15 +58,15 @@ class ThreadGroup {
   struct alignas(kCacheLine) Slot {
     // private to the member until it arrives, then read by all until all leave
     Collective call;
-    // number of meetings that the member has come to
+    // number of barriers that the member has come to
     alignas(kCacheLine) std::atomic<uint64_t> arrivals{0};
     std::atomic<uint64_t> num_calls{0};
   };
 
   void Barrier(int member, bool has_deadline);
-  void Sleep(int member, uint64_t meeting, bool has_deadline) EXCLUDES(mutex_);
-  bool HaveAllArrived(uint64_t meeting) const;
-  std::string DescribeMissing(int member, uint64_t meeting) const;
+  void Sleep(int member, uint64_t barrier, bool has_deadline) EXCLUDES(mutex_);
+  bool HaveAllArrived(uint64_t barrier) const;
+  std::string DescribeMissing(int member, uint64_t barrier) const;
   // All members compare the same calls and draw the same conclusion.
   void CheckCalls();
   void ThrowIfAborted(int member) EXCLUDES(mutex_);

@@ -54,7 +54,9 @@ class Planner : public Replicator {
     REPLICANT_CHECK(own_input != nullptr,
                     "Build: the input is another replicator's");
     for (size_t phase = 0; phase < phases.size(); ++phase) {
-      SinglePlans plans({phases[phase]}, own_input->specs(), {.seed = seed_});
+      PhaseBuilder build_phase(/*accumulation_steps=*/1);
+      SinglePlans plans({phases[phase]}, own_input->specs(), seed_,
+                        &build_phase);
       plans.Compile(variables_, options);
       plans_.push_back({phase == 0 ? options.name
                                    : fmt::format("{}_{}", options.name, phase),

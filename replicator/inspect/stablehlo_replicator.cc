@@ -42,7 +42,8 @@ StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
     : config_(config),
       seed_(seed),
       backend_(kernels::MakeBackend("cpu", {.num_threads = config.threads})),
-      variables_(*backend_, seed) {
+      variables_(*backend_, seed),
+      build_phase_(config.accumulation_steps) {
   if (!config.strategy->is_synchronous) {
     throw ConfigError(fmt::format(
         "replication.strategy: {} has no module: its replicas do not make "
@@ -64,29 +65,23 @@ std::unique_ptr<Step> StableHloReplicator::DoBuild(
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   for (size_t phase = 0; phase < phases.size(); ++phase) {
-    StableHloStepOptions step{
-        .seed = seed_,
-        .num_replicas = config_.replicas,
-        .gradient_format = GradientFormatOf(config_),
-        .precision = options.passes.precision,
-        .name = phases.size() == 1 ? options.name
-                                   : fmt::format("{}_{}", options.name, phase)};
-    if (config_.accumulation_steps > 1) {
-      StableHloStepOptions earlier = step;
-      earlier.accumulation = {.steps = config_.accumulation_steps,
-                              .phase_number = num_accumulating_phases_,
-                              .role = BatchRole::kEarlier};
-      earlier.name += "_earlier";
-      StableHloStep built =
-          BuildStableHloStep(own_input->specs(), phases[phase], earlier);
-      if (built.accumulates) {
-        AddModule(std::move(built));
-        ++num_accumulating_phases_;
-        step.accumulation = earlier.accumulation;
-        step.accumulation.role = BatchRole::kLast;
-      }
-    }
-    AddModule(BuildStableHloStep(own_input->specs(), phases[phase], step));
+    const auto build = [&](const Accumulation& accumulation) {
+      std::string name = phases.size() == 1
+                             ? options.name
+                             : fmt::format("{}_{}", options.name, phase);
+      if (accumulation.role == BatchRole::kEarlier) name += "_earlier";
+      return BuildStableHloStep(own_input->specs(), phases[phase],
+                                {.seed = seed_,
+                                 .num_replicas = config_.replicas,
+                                 .gradient_format = GradientFormatOf(config_),
+                                 .accumulation = accumulation,
+                                 .precision = options.passes.precision,
+                                 .name = name});
+    };
+    BuiltPhase<StableHloStep> built =
+        build_phase_(build, &StableHloStep::accumulates);
+    if (built.earlier) AddModule(std::move(*built.earlier));
+    AddModule(std::move(built.last));
   }
   return std::make_unique<InspectionStep>(
       "a step that is exported as a module does not run");

@@ -7,6 +7,7 @@
 #include "engine/kernels/backend.h"
 #include "replicator/replicator.h"
 #include "replicator/steps/stablehlo_step.h"
+#include "replicator/steps/step_phases.h"
 
 namespace replicant::replicator {
 
@@ -46,7 +47,7 @@ class StableHloReplicator : public Replicator {
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
   std::vector<StableHloStep> steps_;
-  int num_accumulating_phases_ = 0;
+  PhaseBuilder build_phase_;
 };
 
 // A replicator that makes modules of the steps of a workload and runs none of

@@ -68,9 +68,9 @@ class ParameterWorker : public Replicator {
       : config_(config),
         worker_(worker),
         rank_(GroupRank::Of(config, worker)),
-        inner_(MakeSynchronousReplicator(GroupConfig(config, rank_.group), seed,
-                                         make_backend, rank_.member,
-                                         rank_.group)) {
+        inner_(std::make_unique<SynchronousReplicator>(
+            GroupConfig(config, rank_.group), seed, make_backend, rank_.member,
+            rank_.group)) {
     if (!inner_->variables().backend().is_host_memory()) {
       throw ConfigError(
           fmt::format("replication: a worker of parameter servers sends "

@@ -80,11 +80,7 @@ void DeviceStep::AddHostPart(const StepDevices& devices,
     part.inputs.emplace_back(argument.dtype, argument.shape);
     const MutableTensorView view = part.inputs.back().mutable_view();
     inputs.emplace(argument.name, view);
-    // a name may begin with scopes
-    if (argument.name.ends_with(kIsFirstBatch)) part.is_first.push_back(view);
-    if (argument.name.ends_with(kBatchNumber)) {
-      part.batch_number.push_back(view);
-    }
+    part.accumulation.Add(argument.name, view);
   }
   for (const InputSpec& spec : specs)
     part.batch.push_back(inputs.at(spec.name));
@@ -123,12 +119,7 @@ void DeviceStep::FillInputs(const SharedInput& input, int64_t batch_number) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     HostPart& part = replicas_[i];
     input.CopyTo(static_cast<int>(i), part.batch);
-    for (const MutableTensorView& view : part.is_first) {
-      view.Span<bool>()[0] = batch_number == 0;
-    }
-    for (const MutableTensorView& view : part.batch_number) {
-      view.Span<int64_t>()[0] = batch_number;
-    }
+    part.accumulation.Set(batch_number);
   }
 }
 

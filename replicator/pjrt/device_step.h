@@ -11,6 +11,7 @@
 #include "engine/pjrt/client.h"
 #include "engine/runtime/executor.h"
 #include "replicator/pjrt/device_variables.h"
+#include "replicator/steps/gradient_sums.h"
 #include "replicator/steps/shared_input.h"
 #include "replicator/steps/stablehlo_step.h"
 
@@ -63,7 +64,7 @@ class DeviceStep {
     std::vector<HostTensor> inputs;
     // the batch, and the scalars that the host knows, among these
     std::vector<MutableTensorView> batch;
-    std::vector<MutableTensorView> is_first, batch_number;
+    AccumulationInputs accumulation;
     // Its random numbers; null for a step without.
     std::unique_ptr<runtime::VariableStore> counters;
     std::unique_ptr<runtime::Executor> draws;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +12,11 @@
 #include "engine/pjrt/client.h"
 #include "replicator/pjrt/device_step.h"
 #include "replicator/pjrt/device_variables.h"
-#include "replicator/steps/phase_sequence.h"
+#include "replicator/steps/built_replica.h"
 #include "replicator/steps/processes.h"
 #include "replicator/steps/shared_input.h"
 #include "replicator/steps/stablehlo_step.h"
+#include "replicator/steps/step_phases.h"
 #include "replicator/steps/step_values.h"
 
 namespace replicant::replicator {
@@ -34,54 +34,30 @@ std::vector<pjrt::ClientOption> ParseOptions(
 
 class PjrtStep : public Step {
  public:
-  struct Phase {
-    DeviceStep last;
-    // for all batches of an update but the last; none for a phase that runs on
-    // each batch alone
-    std::optional<DeviceStep> earlier;
-    // of the last run
-    DeviceStep* newest = nullptr;
-  };
-
-  PjrtStep(SharedInput* input, int batches_per_update,
-           std::vector<Phase> phases)
-      : input_(*input),
-        phases_(std::move(phases)),
-        sequence_(input, phases_.size(), batches_per_update) {
-    for (Phase& phase : phases_) {
-      phase.newest = &phase.last;
-      names_.AddPhase(phase.last.value_names());
-    }
-  }
+  PjrtStep(SharedInput* input, StepPhases<DeviceStep> phases)
+      : input_(*input), phases_(std::move(phases)) {}
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = input_.Fetch(deadline);
     if (result != NextResult::kOk) return result;
     // a phase ends with an exception or goes on
-    static_cast<void>(sequence_.Advance([this](size_t index, int64_t batch) {
-      Phase& phase = phases_[index];
-      phase.newest = sequence_.IsLast(batch) || !phase.earlier
-                         ? &phase.last
-                         : &*phase.earlier;
-      phase.newest->Run(input_, batch);
+    static_cast<void>(phases_.Advance([this](size_t phase, int64_t batch) {
+      phases_.Select(phase, batch).Run(input_, batch);
       return true;
     }));
     return result;
   }
 
   TensorView value(std::string_view name) const override {
-    const ValueNames::Place place = names_.Find(name);
-    return phases_[place.phase].newest->value(place.index);
+    return phases_.value(name);
   }
   const runtime::PlanReport& report() const override {
-    return phases_[0].last.report();
+    return phases_.first().report();
   }
 
  private:
   SharedInput& input_;
-  std::vector<Phase> phases_;
-  PhaseSequence sequence_;
-  ValueNames names_;
+  StepPhases<DeviceStep> phases_;
 };
 
 class PjrtReplicator : public Replicator {
@@ -93,7 +69,8 @@ class PjrtReplicator : public Replicator {
         host_(make_backend("cpu", {.num_threads = config.threads})),
         client_(pjrt::Plugin::Load(config.pjrt.plugin),
                 ParseOptions(config.pjrt.options)),
-        variables_(client_, config.replicas, *host_, seed) {
+        variables_(client_, config.replicas, *host_, seed),
+        build_phase_(config.accumulation_steps) {
     const pjrt::Plugin& plugin = client_.plugin();
     if (config.replicas > client_.num_devices()) {
       throw ConfigError(fmt::format(
@@ -135,7 +112,7 @@ class PjrtReplicator : public Replicator {
   const std::unique_ptr<kernels::Backend> host_;
   const pjrt::Client client_;
   DeviceVariables variables_;
-  int num_accumulating_phases_ = 0;
+  PhaseBuilder build_phase_;
 };
 
 std::unique_ptr<Step> PjrtReplicator::DoBuild(
@@ -149,36 +126,29 @@ std::unique_ptr<Step> PjrtReplicator::DoBuild(
         "backend pjrt: a step on a device cannot look through its tensors "
         "(check_finite); hint: debug it with backend cpu");
   }
-  std::vector<PjrtStep::Phase> compiled;
-  int batches_per_update = 1;
+  ValueNames names;
+  std::vector<BuiltPhase<DeviceStep>> compiled;
   for (const StepFn& step_fn : phases) {
-    StableHloStepOptions step{.seed = seed_,
-                              .num_replicas = config_.replicas,
-                              .gradient_format = GradientFormatOf(config_),
-                              .precision = options.passes.precision,
-                              .name = options.name};
-    std::optional<DeviceStep> earlier;
-    if (config_.accumulation_steps > 1) {
-      step.accumulation = {.steps = config_.accumulation_steps,
-                           .phase_number = num_accumulating_phases_,
-                           .role = BatchRole::kEarlier};
-      StableHloStep built =
-          BuildStableHloStep(own_input->specs(), step_fn, step);
-      step.accumulation.role = BatchRole::kLast;
-      if (built.accumulates) {
-        ++num_accumulating_phases_;
-        batches_per_update = config_.accumulation_steps;
-        earlier.emplace(Compile(*own_input, std::move(built)));
-      } else {
-        step.accumulation = {};
-      }
-    }
-    StableHloStep built = BuildStableHloStep(own_input->specs(), step_fn, step);
-    compiled.push_back({.last = Compile(*own_input, std::move(built)),
-                        .earlier = std::move(earlier)});
+    const auto build = [&](const Accumulation& accumulation) {
+      return BuildStableHloStep(own_input->specs(), step_fn,
+                                {.seed = seed_,
+                                 .num_replicas = config_.replicas,
+                                 .gradient_format = GradientFormatOf(config_),
+                                 .accumulation = accumulation,
+                                 .precision = options.passes.precision,
+                                 .name = options.name});
+    };
+    compiled.push_back(
+        MapPhase(build_phase_(build, &StableHloStep::accumulates),
+                 [&](StableHloStep step) {
+                   return Compile(*own_input, std::move(step));
+                 }));
+    names.AddPhase(compiled.back().last.value_names());
   }
-  return std::make_unique<PjrtStep>(own_input, batches_per_update,
-                                    std::move(compiled));
+  return std::make_unique<PjrtStep>(
+      own_input,
+      StepPhases<DeviceStep>(own_input, std::move(names), std::move(compiled),
+                             config_.accumulation_steps));
 }
 
 DeviceStep PjrtReplicator::Compile(const SharedInput& input,

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "replicator/steps/gradient_sums.h"
-
 namespace replicant::replicator {
 
 CompiledStep::CompiledStep(DevicePlans plans,
@@ -23,23 +21,14 @@ CompiledStep::CompiledStep(DevicePlans plans,
     for (const InputSpec& spec : specs) batch.push_back(plan.input(spec.name));
     batches_.push_back(std::move(batch));
     for (const std::string& name : plan.input_names()) {
-      // a name may begin with scopes
-      if (name.ends_with(kIsFirstBatch)) is_first_.push_back(plan.input(name));
-      if (name.ends_with(kBatchNumber)) {
-        batch_number_.push_back(plan.input(name));
-      }
+      accumulation_.Add(name, plan.input(name));
     }
   }
 }
 
 void CompiledStep::SetBatchNumber(int64_t number) {
   ahead_->Set(Ahead::State::kUnknown);
-  for (const MutableTensorView& view : is_first_) {
-    view.Span<bool>()[0] = number == 0;
-  }
-  for (const MutableTensorView& view : batch_number_) {
-    view.Span<int64_t>()[0] = number;
-  }
+  accumulation_.Set(number);
 }
 
 void CompiledStep::Ahead::Set(State new_state) {
@@ -55,8 +44,7 @@ bool CompiledStep::Ahead::IsThere() {
 }
 
 bool CompiledStep::can_read_ahead() const {
-  return is_first_.empty() && batch_number_.empty() &&
-         plans_[0][0].executor->can_fill_ahead();
+  return accumulation_.empty() && plans_[0][0].executor->can_fill_ahead();
 }
 
 void CompiledStep::RunDevice(size_t replica, size_t device, SharedInput& input,

@@ -10,6 +10,7 @@
 #include "replicator/calls/collective_kernels.h"
 #include "replicator/calls/partition.h"
 #include "replicator/replicator.h"
+#include "replicator/steps/gradient_sums.h"
 #include "replicator/steps/shared_input.h"
 
 namespace replicant::replicator {
@@ -77,7 +78,7 @@ class CompiledStep {
   // by replica: where its rows go
   std::vector<std::vector<MutableTensorView>> batches_;
   // for the replicas whose plans read them
-  std::vector<MutableTensorView> is_first_, batch_number_;
+  AccumulationInputs accumulation_;
   // by replica: the number of the batch that its plan has been sent
   std::vector<int64_t> sent_;
   std::unique_ptr<Ahead> ahead_ = std::make_unique<Ahead>();

@@ -8,6 +8,20 @@
 
 namespace replicant::replicator {
 
+void AccumulationInputs::Add(std::string_view name, MutableTensorView view) {
+  if (name.ends_with(kIsFirst)) is_first_.push_back(view);
+  if (name.ends_with(kNumber)) number_.push_back(view);
+}
+
+void AccumulationInputs::Set(int64_t number) const {
+  for (const MutableTensorView& view : is_first_) {
+    view.Span<bool>()[0] = number == 0;
+  }
+  for (const MutableTensorView& view : number_) {
+    view.Span<int64_t>()[0] = number;
+  }
+}
+
 Output GradientSums::Mean(Output gradient, const Reduce& reduce,
                           CallSite site) {
   if (accumulation_.role == BatchRole::kOnly) return reduce(gradient);
@@ -26,15 +40,16 @@ Output GradientSums::Mean(Output gradient, const Reduce& reduce,
     return reduce(graph::Mul(total, 1.0 / accumulation_.steps, site));
   }
   // overwrites what an earlier update has left
-  const Output value = graph::Where(HostInput(kIsFirstBatch, DType::kBool),
-                                    gradient, total, site);
+  const Output value =
+      graph::Where(HostInput(AccumulationInputs::kIsFirst, DType::kBool),
+                   gradient, total, site);
   accumulations_.push_back(graph::Assign(graph_, sum, value, site));
   return gradient;
 }
 
 Output GradientSums::RowOffset(int64_t rows_of_all) {
   if (accumulation_.role == BatchRole::kOnly) return graph::kNoGradient;
-  return graph::Mul(HostInput(kBatchNumber, DType::kI64),
+  return graph::Mul(HostInput(AccumulationInputs::kNumber, DType::kI64),
                     static_cast<double>(rows_of_all));
 }
 

@@ -5,8 +5,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/tensor/tensor_view.h"
 #include "engine/graph/passes/passes.h"
 #include "replicator/calls/collective_ops.h"
 
@@ -29,8 +31,21 @@ struct Accumulation {
 
 // Inputs of an accumulating program besides the batch, filled before each run.
 // A program has each of them only if some node reads it.
-inline constexpr const char* kIsFirstBatch = "accumulation/is_first";  // bool[]
-inline constexpr const char* kBatchNumber = "accumulation/batch";      // i64[]
+class AccumulationInputs {
+ public:
+  static constexpr const char* kIsFirst = "accumulation/is_first";  // bool[]
+  static constexpr const char* kNumber = "accumulation/batch";      // i64[]
+
+  // Takes an input of the program if it is one of these; its name may begin
+  // with scopes.
+  void Add(std::string_view name, MutableTensorView view);
+  bool empty() const { return is_first_.empty() && number_.empty(); }
+  // Sets the index of the next run's batch in its update.
+  void Set(int64_t number) const;
+
+ private:
+  std::vector<MutableTensorView> is_first_, number_;
+};
 
 // Adds to the graph of one replica what accumulates its gradients: what
 // ReplicaContext::MeanGradients() and Rows() need.

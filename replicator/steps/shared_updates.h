@@ -19,7 +19,7 @@
 // of all replicas directly and sums them as it goes, so that every number is
 // read once and no reduction runs before the update.
 //
-// Replicas meet before such an update and after it: no replica writes a
+// A barrier stands before such an update and after it: no replica writes a
 // variable while another one still reads the old value, and no replica reads a
 // value that is written in part.
 namespace replicant::replicator {

@@ -36,34 +36,23 @@ void CopyInput(TensorView from, MutableTensorView to) {
 }  // namespace
 
 SinglePlans::SinglePlans(const std::vector<StepFn>& phases,
-                         const std::vector<InputSpec>& specs,
-                         const Options& options)
-    : accumulation_steps_(options.accumulation_steps), specs_(specs) {
+                         const std::vector<InputSpec>& specs, uint64_t seed,
+                         PhaseBuilder* build_phase)
+    : specs_(specs) {
   for (const StepFn& step_fn : phases) {
-    Accumulation accumulation;
     std::vector<std::string> names;
-    Phase phase;
-    if (accumulation_steps_ > 1) {
-      accumulation = {
-          .steps = accumulation_steps_,
-          .phase_number = options.first_phase_number + num_accumulating_phases_,
-          .role = BatchRole::kEarlier};
-      phase.earlier =
-          BuildPlan(step_fn, specs, options.seed, accumulation, &names);
-      accumulation.role = BatchRole::kLast;
-    }
-    if (phase.earlier) {
-      ++num_accumulating_phases_;
-    } else {
-      accumulation = {};
-    }
-    phase.last = BuildPlan(step_fn, specs, options.seed, accumulation, &names);
+    const auto build = [&](const Accumulation& accumulation) {
+      return BuildPlan(step_fn, specs, seed, accumulation, &names);
+    };
+    const auto accumulates = [](const auto& plan) { return plan != nullptr; };
+    phases_.push_back({.built = (*build_phase)(build, accumulates)});
     names_.AddPhase(names);
-    phases_.push_back(std::move(phase));
+    if (phases_.back().built.earlier) {
+      batches_per_update_ = build_phase->accumulation_steps();
+    }
   }
-  if (num_accumulating_phases_ == 0) accumulation_steps_ = 1;
-  if (phases_.size() > 1 && accumulation_steps_ > 1) {
-    kept_.resize(static_cast<size_t>(accumulation_steps_));
+  if (phases_.size() > 1 && batches_per_update_ > 1) {
+    kept_.resize(static_cast<size_t>(batches_per_update_));
     for (auto& batch : kept_) {
       for (const InputSpec& spec : specs_) {
         batch.emplace_back(spec.dtype, spec.shape);
@@ -93,41 +82,39 @@ std::unique_ptr<SinglePlans::Plan> SinglePlans::BuildPlan(
 std::vector<const Graph*> SinglePlans::graphs() const {
   std::vector<const Graph*> graphs;
   for (const Phase& phase : phases_) {
-    if (phase.earlier) graphs.push_back(phase.earlier->graph.get());
-    graphs.push_back(phase.last->graph.get());
+    if (phase.built.earlier) {
+      graphs.push_back((*phase.built.earlier)->graph.get());
+    }
+    graphs.push_back(phase.built.last->graph.get());
   }
   return graphs;
 }
 
 void SinglePlans::Compile(runtime::VariableStore& variables,
                           const runtime::CompileOptions& options) {
-  for (Phase& phase : phases_) {
-    for (Plan* const plan : {phase.earlier.get(), phase.last.get()}) {
-      if (plan == nullptr) continue;
-      plan->executor = std::make_unique<runtime::Executor>(
-          *plan->graph, plan->spec, variables, options);
-      for (const InputSpec& spec : specs_) {
-        plan->batch.push_back(plan->executor->input(spec.name));
-      }
-      for (const std::string& name : plan->executor->input_names()) {
-        // a name may begin with scopes
-        if (name.ends_with(kIsFirstBatch)) {
-          plan->is_first.push_back(plan->executor->input(name));
-        }
-        if (name.ends_with(kBatchNumber)) {
-          plan->batch_number.push_back(plan->executor->input(name));
-        }
-      }
-      plan->graph.reset();
+  const auto compile = [&](Plan* plan) {
+    plan->executor = std::make_unique<runtime::Executor>(
+        *plan->graph, plan->spec, variables, options);
+    for (const InputSpec& spec : specs_) {
+      plan->batch.push_back(plan->executor->input(spec.name));
     }
-    phase.newest = phase.last.get();
+    for (const std::string& name : plan->executor->input_names()) {
+      plan->accumulation.Add(name, plan->executor->input(name));
+    }
+    plan->graph.reset();
+  };
+  for (Phase& phase : phases_) {
+    if (phase.built.earlier) compile(phase.built.earlier->get());
+    compile(phase.built.last.get());
+    phase.newest = phase.built.last.get();
   }
 }
 
 SinglePlans::Plan& SinglePlans::PlanOf(const Phase& phase,
                                        int64_t batch_number) const {
-  const bool is_last = batch_number + 1 == accumulation_steps_;
-  return is_last || !phase.earlier ? *phase.last : *phase.earlier;
+  const bool is_last = batch_number + 1 == batches_per_update_;
+  return is_last || !phase.built.earlier ? *phase.built.last
+                                         : **phase.built.earlier;
 }
 
 std::span<const MutableTensorView> SinglePlans::batch() const {
@@ -144,13 +131,13 @@ void SinglePlans::Run() {
       continue;
     }
     for (size_t p = 1; p < phases_.size(); ++p) {
-      CopyInput(view, phases_[p].last->batch[i]);
+      CopyInput(view, phases_[p].built.last->batch[i]);
     }
   }
   RunPhase(&phases_[0], batch_number_);
   if (IsAtEnd()) {
     for (size_t p = 1; p < phases_.size(); ++p) {
-      for (int64_t number = 0; number < accumulation_steps_; ++number) {
+      for (int64_t number = 0; number < batches_per_update_; ++number) {
         const Plan& plan = PlanOf(phases_[p], number);
         for (size_t i = 0; i < specs_.size() && !kept_.empty(); ++i) {
           CopyInput(kept_[static_cast<size_t>(number)][i].view(),
@@ -160,22 +147,17 @@ void SinglePlans::Run() {
       }
     }
   }
-  batch_number_ = (batch_number_ + 1) % accumulation_steps_;
+  batch_number_ = (batch_number_ + 1) % batches_per_update_;
 }
 
 runtime::Executor* SinglePlans::only_plan() const {
-  const bool is_only = phases_.size() == 1 && accumulation_steps_ == 1;
-  return is_only ? phases_[0].last->executor.get() : nullptr;
+  const bool is_only = phases_.size() == 1 && batches_per_update_ == 1;
+  return is_only ? phases_[0].built.last->executor.get() : nullptr;
 }
 
 void SinglePlans::RunPhase(Phase* phase, int64_t batch_number) {
   const Plan& plan = PlanOf(*phase, batch_number);
-  for (const MutableTensorView& view : plan.is_first) {
-    view.Span<bool>()[0] = batch_number == 0;
-  }
-  for (const MutableTensorView& view : plan.batch_number) {
-    view.Span<int64_t>()[0] = batch_number;
-  }
+  plan.accumulation.Set(batch_number);
   plan.executor->Run();
   phase->newest = &plan;
 }
@@ -186,11 +168,11 @@ TensorView SinglePlans::value(std::string_view name) const {
 }
 
 const runtime::PlanReport& SinglePlans::report() const {
-  return phases_[0].last->executor->report();
+  return phases_[0].built.last->executor->report();
 }
 
 std::vector<runtime::KernelProfile> SinglePlans::profile() const {
-  return phases_[0].last->executor->profile();
+  return phases_[0].built.last->executor->profile();
 }
 
 }  // namespace replicant::replicator

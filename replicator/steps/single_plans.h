@@ -12,6 +12,7 @@
 #include "engine/runtime/variable_store.h"
 #include "replicator/replicator.h"
 #include "replicator/steps/gradient_sums.h"
+#include "replicator/steps/step_phases.h"
 #include "replicator/steps/step_values.h"
 
 namespace replicant::replicator {
@@ -19,28 +20,19 @@ namespace replicant::replicator {
 // The plans of a replica that waits for no other, for all phases of a step and
 // all batches of an update.
 //
-//   SinglePlans plans(phases, specs, {.seed = 1});
+//   SinglePlans plans(phases, specs, seed, &builder);
 //   plans.Compile(store, options);
 //   while (... fill plans.batch() ...) plans.Run();
 //
 // Thread-safety: one thread at a time.
 class SinglePlans {
  public:
-  struct Options {
-    uint64_t seed = 0;
-    int accumulation_steps = 1;
-    // Accumulation::phase_number of the first phase that accumulates; the
-    // others follow.
-    int first_phase_number = 0;
-  };
-
   // Calls the step functions. Throws what they throw, and InvalidArgument for a
   // phase that cannot be accumulated and for two values of one name.
   SinglePlans(const std::vector<StepFn>& phases,
-              const std::vector<InputSpec>& specs, const Options& options);
+              const std::vector<InputSpec>& specs, uint64_t seed,
+              PhaseBuilder* build_phase);
 
-  // Parts whose updates learn from several batches.
-  int num_accumulating_phases() const { return num_accumulating_phases_; }
   // The graphs, for the variables that they declare.
   std::vector<const Graph*> graphs() const;
   // `variables` outlive the plans. Call it on the thread that runs them.
@@ -51,7 +43,7 @@ class SinglePlans {
   std::span<const MutableTensorView> batch() const;
   // Whether the next batch is the first or the last one of an update.
   bool IsAtBegin() const { return batch_number_ == 0; }
-  bool IsAtEnd() const { return batch_number_ + 1 == accumulation_steps_; }
+  bool IsAtEnd() const { return batch_number_ + 1 == batches_per_update_; }
   // Learns from the batch.
   void Run();
   // The only plan of a step with one phase and one batch per update, for a
@@ -71,12 +63,10 @@ class SinglePlans {
     runtime::PlanSpec spec;
     std::unique_ptr<runtime::Executor> executor;
     std::vector<MutableTensorView> batch;
-    std::vector<MutableTensorView> is_first, batch_number;
+    AccumulationInputs accumulation;
   };
   struct Phase {
-    // null for a phase that runs on each batch alone
-    std::unique_ptr<Plan> earlier;
-    std::unique_ptr<Plan> last;
+    BuiltPhase<std::unique_ptr<Plan>> built;
     const Plan* newest = nullptr;  // value() reads it
   };
 
@@ -90,10 +80,9 @@ class SinglePlans {
   // Runs a phase on the batch that its plan holds.
   void RunPhase(Phase* phase, int64_t batch_number);
 
-  int accumulation_steps_;  // 1 where no phase accumulates
-  int num_accumulating_phases_ = 0;
   std::vector<InputSpec> specs_;
   std::vector<Phase> phases_;
+  int batches_per_update_ = 1;
   ValueNames names_;
   int64_t batch_number_ = 0;
   // the batches of the update, for the phases after the first

@@ -35,7 +35,7 @@ struct StableHloStepOptions {
   // The number format of gradients between replicas.
   GradientFormat gradient_format = {};
   // An update of several batches has two modules, kEarlier and kLast, whose
-  // sums are variables (per replica); kIsFirstBatch and kBatchNumber are their
+  // sums are variables (per replica); AccumulationInputs are their
   // inputs.
   Accumulation accumulation = {};
   graph::Precision precision = graph::Precision::kF32;

@@ -103,7 +103,9 @@ class HogwildReplicator : public Replicator {
                     const kernels::BackendFactory& make_backend);
 
   int num_replicas() const override { return team_.size(); }
-  int accumulation_steps() const override { return accumulation_steps_; }
+  int accumulation_steps() const override {
+    return build_phase_.accumulation_steps();
+  }
   int process_id() const override { return 0; }
   VariableStore& variables() override {
     team_.AwaitIdle();
@@ -133,8 +135,7 @@ class HogwildReplicator : public Replicator {
   void AddCounters(const Graph& graph, std::vector<Counter>* counters);
 
   const uint64_t seed_;
-  const int accumulation_steps_;
-  int num_accumulating_phases_ = 0;
+  PhaseBuilder build_phase_;
   std::vector<HogwildReplica> replicas_;
   // in the saved store
   std::unique_ptr<kernels::Backend> backend_;
@@ -298,7 +299,7 @@ HogwildReplicator::HogwildReplicator(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend)
     : seed_(seed),
-      accumulation_steps_(config.accumulation_steps),
+      build_phase_(config.accumulation_steps),
       replicas_(MakeReplicas(config, seed, make_backend)),
       backend_(make_backend(config.backend, {.num_threads = 1})),
       variables_(*backend_, seed),
@@ -341,18 +342,19 @@ std::unique_ptr<Step> HogwildReplicator::DoBuild(
   auto* own_input = dynamic_cast<HogwildInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
+  PhaseBuilder build_phase = build_phase_;
   std::vector<std::unique_ptr<SinglePlans>> plans;
   for (int i = 0; i < num_replicas(); ++i) {
     const auto at = static_cast<size_t>(i);
+    // each replica numbers the phases alike
+    build_phase = build_phase_;
+    // the first replica has the random numbers of `single`
     plans.push_back(std::make_unique<SinglePlans>(
         phases, own_input->pipeline(at).specs(),
-        // the first replica has the random numbers of `single`
-        SinglePlans::Options{.seed = MemberSeed(seed_, "replica", i),
-                             .accumulation_steps = accumulation_steps_,
-                             .first_phase_number = num_accumulating_phases_}));
+        MemberSeed(seed_, "replica", i), &build_phase));
     for (const Graph* graph : plans[at]->graphs()) Declare(*graph, i);
   }
-  num_accumulating_phases_ += plans[0]->num_accumulating_phases();
+  build_phase_ = build_phase;
   std::vector<Counter> counters;
   for (const Graph* graph : plans.back()->graphs()) {
     AddCounters(*graph, &counters);

@@ -158,7 +158,7 @@ class SingleReplicator : public Replicator {
   SingleReplicator(const ReplicationConfig& config, uint64_t seed,
                    const kernels::BackendFactory& make_backend)
       : seed_(seed),
-        accumulation_steps_(config.accumulation_steps),
+        build_phase_(config.accumulation_steps),
         reads_ahead_(config.read_ahead),
         backend_(make_backend(
             config.backend,
@@ -166,7 +166,9 @@ class SingleReplicator : public Replicator {
         variables_(*backend_, seed) {}
 
   int num_replicas() const override { return 1; }
-  int accumulation_steps() const override { return accumulation_steps_; }
+  int accumulation_steps() const override {
+    return build_phase_.accumulation_steps();
+  }
   int process_id() const override { return 0; }
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
@@ -182,12 +184,8 @@ class SingleReplicator : public Replicator {
     auto* own_input = dynamic_cast<SingleInput*>(&input);
     REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                     "Build: the input is another replicator's");
-    auto plans = std::make_unique<SinglePlans>(
-        phases, own_input->specs(),
-        SinglePlans::Options{.seed = seed_,
-                             .accumulation_steps = accumulation_steps_,
-                             .first_phase_number = num_accumulating_phases_});
-    num_accumulating_phases_ += plans->num_accumulating_phases();
+    auto plans = std::make_unique<SinglePlans>(phases, own_input->specs(),
+                                               seed_, &build_phase_);
     plans->Compile(variables_, options);
     // debug mode reads the inputs of a run while it computes
     return std::make_unique<SingleStep>(own_input, std::move(plans),
@@ -195,9 +193,8 @@ class SingleReplicator : public Replicator {
   }
 
   const uint64_t seed_;
-  const int accumulation_steps_;
+  PhaseBuilder build_phase_;
   const bool reads_ahead_;
-  int num_accumulating_phases_ = 0;
   std::unique_ptr<kernels::Backend> backend_;
   runtime::VariableStore variables_;
 };

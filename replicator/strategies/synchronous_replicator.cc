@@ -6,29 +6,15 @@
 #include <exception>
 #include <iterator>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/rng.h"
-#include "engine/kernels/backend.h"
 #include "replicator/calls/agreement.h"
 #include "replicator/calls/collective_kernels.h"
 #include "replicator/calls/device_call_kernels.h"
-#include "replicator/calls/transfers.h"
-#include "replicator/steps/built_replica.h"
-#include "replicator/steps/compiled_step.h"
-#include "replicator/steps/device_team.h"
-#include "replicator/steps/phase_sequence.h"
-#include "replicator/steps/processes.h"
 #include "replicator/steps/replica_ranks.h"
-#include "replicator/steps/replica_team.h"
-#include "replicator/steps/shared_input.h"
-#include "replicator/steps/shared_updates.h"
-#include "replicator/steps/step_values.h"
-#include "replicator/steps/team_variables.h"
 
 // How a step is made and run.
 //
@@ -58,175 +44,17 @@ NextResult FromWord(int32_t word) {
   return word == 1 ? NextResult::kTimeout : NextResult::kOk;
 }
 
-// What a replica computes with, shared by its logical devices.
-struct TeamReplica {
-  std::unique_ptr<kernels::Backend> backend;
-  std::unique_ptr<runtime::VariableStore> variables;
-  std::unique_ptr<comm::Communicator> communicator;
-  std::unique_ptr<comm::CollectiveQueue> queue;
-  // for each program
-  std::vector<std::unique_ptr<Channels>> channels;
-
-  void Abort(const std::string& reason) {
-    communicator->Abort(reason);
-    for (const auto& channel : channels) channel->Abort(reason);
-  }
-};
-
-// The replicas of this process and their shared state.
-class TeamReplicator : public SynchronousReplicator {
- public:
-  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
-                 const kernels::BackendFactory& make_backend, int process,
-                 int group)
-      : TeamReplicator(config, seed, make_backend,
-                       MakeReplicaRanks(config, process), group) {}
-
-  ~TeamReplicator() override {
-    // the others must not wait for one that is being destroyed
-    if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
-  }
-
-  int num_replicas() const override { return local_.total; }
-  int accumulation_steps() const override { return config_.accumulation_steps; }
-  int process_id() const override { return processes_.rank(); }
-  std::unique_ptr<Step> BuildWithHooks(Input& input,
-                                       const std::vector<StepFn>& phases,
-                                       const runtime::CompileOptions& options,
-                                       const PhaseHooks& hooks) override;
-  runtime::VariableStore& variables() override {
-    return *replicas_[0].variables;
-  }
-  void Stop() override {
-    if (processes_.size() == 1 || is_stopped_) return;
-    // each process has its own result; kEnd wins
-    static_cast<void>(Agree(NextResult::kEnd));
-  }
-
-  // --- for its steps ---
-
-  // Agrees on the least of all processes' results, of which `own` is this
-  // one's. If it is kOk, afterwards all variables equal the first replica's,
-  // except sums of gradients, which differ between replicas.
-  NextResult Agree(NextResult own);
-  // Calls PhaseHooks::begin in all processes. Returns whether the run goes on.
-  bool BeginPhase(const PhaseHooks& hooks, size_t phase);
-  // Runs work(replica, device) for every logical device of this process's
-  // replicas, each on its thread. A failure ends all of them.
-  using DeviceWork = std::function<void(size_t, size_t)>;
-  void RunTeam(const DeviceWork& work);
-  // Runs work(), the plan of one device of a replica.
-  template <typename Plan>
-  void RunPlan(size_t replica, const Plan& plan) {
-    if (device_team_) {
-      device_team_->Run(replica, plan);
-    } else {
-      plan();
-    }
-  }
-  // Notes that only steps have written variables so far.
-  void NoteVersions() { team_variables_.NoteVersions(); }
-
- private:
-  TeamReplicator(const ReplicationConfig& config, uint64_t seed,
-                 const kernels::BackendFactory& make_backend,
-                 comm::LocalRanks ranks, int group)
-      : graph_seed_(MemberSeed(seed, "group", group)),
-        config_(config),
-        between_(std::move(ranks.processes)),
-        replicas_(MakeReplicas(config, seed, make_backend,
-                               FirstReplicaOnHost(config, between_.get()),
-                               std::move(ranks.ranks))),
-        team_(static_cast<int>(replicas_.size()) * config.logical_devices),
-        processes_(between_.get()),
-        local_{.first = replicas_[0].communicator->rank(),
-               .count = static_cast<int>(replicas_.size()),
-               .total = config.replicas},
-        team_variables_(StoresOf(replicas_), IsHostMemory()) {
-    StartQueues();
-    ConnectDevices();
-  }
-
-  static std::vector<TeamReplica> MakeReplicas(
-      const ReplicationConfig& config, uint64_t seed,
-      const kernels::BackendFactory& make_backend, int first_on_host,
-      std::vector<std::unique_ptr<comm::Communicator>> communicators);
-  static std::vector<runtime::VariableStore*> StoresOf(
-      const std::vector<TeamReplica>& replicas);
-  // Makes the queue of every replica.
-  void StartQueues();
-  // Lets replicas on devices reach each other without the host.
-  void ConnectDevices();
-  std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
-                                     InputMode mode) override {
-    return std::make_unique<SharedInput>(this, &processes_, local_, input_fn,
-                                         mode);
-  }
-  std::unique_ptr<Step> DoBuild(
-      Input& input, const std::vector<StepFn>& phases,
-      const runtime::CompileOptions& options) override {
-    return BuildWithHooks(input, phases, options, {});
-  }
-  std::vector<BuiltReplica> BuildAll(const SharedInput& input,
-                                     const StepFn& step_fn,
-                                     const BuildOptions& options);
-  CompiledStep CompileAll(const std::vector<BuiltReplica>& built,
-                          const SharedInput& input,
-                          const runtime::CompileOptions& options);
-  void AddChannels(const std::vector<BuiltReplica>& built);
-  void CheckAgreementOfAll(const std::vector<BuiltReplica>& built);
-  void Abort(const std::string& reason) {
-    for (TeamReplica& replica : replicas_) replica.Abort(reason);
-    if (device_team_) device_team_->Abort(reason);
-    for (const auto& updates : shared_updates_) updates->Abort(reason);
-  }
-  bool IsHostMemory() const { return replicas_[0].backend->is_host_memory(); }
-  // Whether the replicas of this process train one copy of the variables. This
-  // needs memory that every replica's kernels reach. With bf16 or top-k
-  // every replica receives the rounded gradients and makes the update itself.
-  bool SharesUpdates() const {
-    return replicas_.size() > 1 && config_.gradient_format == DType::kF32 &&
-           config_.top_k == 0.0 && IsHostMemory();
-  }
-  const uint64_t graph_seed_;
-  const ReplicationConfig config_;
-  // Null for in_graph.
-  const std::unique_ptr<comm::Communicator> between_;
-  std::vector<TeamReplica> replicas_;
-  // null where the host makes the calls
-  std::unique_ptr<DeviceTeam> device_team_;
-  // for each program
-  std::vector<std::unique_ptr<SharedUpdates>> shared_updates_;
-  ReplicaTeam team_;
-  Processes processes_;
-  const LocalReplicas local_;
-  TeamVariables team_variables_;
-  bool is_stopped_ = false;
-  int num_accumulating_phases_ = 0;
-};
-
 class SynchronousStep : public Step {
  public:
-  struct Phase {
-    CompiledStep last;
-    // For all batches of an update but the last; none for a phase that runs on
-    // each batch alone.
-    std::optional<CompiledStep> earlier;
-    // of the last run
-    CompiledStep* newest = nullptr;
-  };
-
-  SynchronousStep(TeamReplicator* replicator, SharedInput* input,
-                  ValueNames names, std::vector<Phase> phases,
-                  int batches_per_update, PhaseHooks hooks, bool can_read_ahead)
+  SynchronousStep(SynchronousReplicator* replicator, SharedInput* input,
+                  StepPhases<CompiledStep> phases, PhaseHooks hooks,
+                  bool can_read_ahead)
       : replicator_(*replicator),
         input_(*input),
-        names_(std::move(names)),
         phases_(std::move(phases)),
-        sequence_(input, phases_.size(), batches_per_update),
         hooks_(std::move(hooks)),
         reads_ahead_(can_read_ahead && phases_.size() == 1 &&
-                     phases_[0].last.can_read_ahead()),
+                     phases_.first().can_read_ahead()),
         run_([this](size_t replica, size_t device) {
           try {
             replicator_.RunPlan(replica, [&] {
@@ -238,36 +66,34 @@ class SynchronousStep : public Step {
           }
         }) {
     input_.AddStep();
-    for (Phase& phase : phases_) phase.newest = &phase.last;
   }
   ~SynchronousStep() override { input_.RemoveStep(); }
 
   NextResult Run(Clock::TimePoint deadline) override {
     const NextResult result = replicator_.Agree(input_.Fetch(deadline));
     if (result != NextResult::kOk) return result;
-    const bool goes_on = sequence_.Advance(
+    const bool goes_on = phases_.Advance(
         [this](size_t phase, int64_t batch) { return RunPhase(phase, batch); });
     return goes_on ? result : NextResult::kEnd;
   }
 
   TensorView value(std::string_view name) const override {
-    const ValueNames::Place place = names_.Find(name);
-    return phases_[place.phase].newest->value(place.index);
+    return phases_.value(name);
   }
   ReduceTimes reduce_times() const override {
     ReduceTimes sum;
-    for (const Phase& phase : phases_) {
-      const ReduceTimes times = phase.newest->reduce_times();
+    for (const CompiledStep* const plan : phases_.newest()) {
+      const ReduceTimes times = plan->reduce_times();
       sum.buckets_s += times.buckets_s;
       sum.calls_s += times.calls_s;
     }
     return sum;
   }
   const runtime::PlanReport& report() const override {
-    return phases_[0].last.report();
+    return phases_.first().report();
   }
   std::vector<runtime::KernelProfile> profile() const override {
-    return phases_[0].last.profile();
+    return phases_.first().profile();
   }
 
  private:
@@ -276,38 +102,67 @@ class SynchronousStep : public Step {
     if (batch == 0 && hooks_.begin && !replicator_.BeginPhase(hooks_, index)) {
       return false;
     }
-    Phase& phase = phases_[index];
-    const bool is_last = sequence_.IsLast(batch);
-    phase.newest = is_last || !phase.earlier ? &phase.last : &*phase.earlier;
-    current_ = phase.newest;
+    current_ = &phases_.Select(index, batch);
     current_->SetBatchNumber(batch);
     replicator_.RunTeam(run_);
     replicator_.NoteVersions();
-    if (is_last && hooks_.end) hooks_.end(index);
+    if (phases_.IsLast(batch) && hooks_.end) hooks_.end(index);
     return true;
   }
 
-  TeamReplicator& replicator_;
+  SynchronousReplicator& replicator_;
   SharedInput& input_;
-  const ValueNames names_;
-  std::vector<Phase> phases_;
-  PhaseSequence sequence_;
+  StepPhases<CompiledStep> phases_;
   const PhaseHooks hooks_;
   const bool reads_ahead_;
   // of the run under way
   CompiledStep* current_ = nullptr;
-  const TeamReplicator::DeviceWork run_;
+  const SynchronousReplicator::DeviceWork run_;
 };
 
-std::vector<TeamReplica> TeamReplicator::MakeReplicas(
+}  // namespace
+
+SynchronousReplicator::SynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend, int process, int group)
+    : SynchronousReplicator(config, seed, make_backend,
+                            MakeReplicaRanks(config, process), group) {}
+
+SynchronousReplicator::SynchronousReplicator(
+    const ReplicationConfig& config, uint64_t seed,
+    const kernels::BackendFactory& make_backend, comm::LocalRanks ranks,
+    int group)
+    : graph_seed_(MemberSeed(seed, "group", group)),
+      config_(config),
+      between_(std::move(ranks.processes)),
+      replicas_(MakeReplicas(config, seed, make_backend,
+                             FirstReplicaOnHost(config, between_.get()),
+                             std::move(ranks.ranks))),
+      team_(static_cast<int>(replicas_.size()) * config.logical_devices),
+      processes_(between_.get()),
+      local_{.first = replicas_[0].communicator->rank(),
+             .count = static_cast<int>(replicas_.size()),
+             .total = config.replicas},
+      team_variables_(StoresOf(replicas_), IsHostMemory()),
+      build_phase_(config.accumulation_steps) {
+  StartQueues();
+  ConnectDevices();
+}
+
+SynchronousReplicator::~SynchronousReplicator() {
+  // the others must not wait for one that is being destroyed
+  if (std::uncaught_exceptions() > 0) Abort("a replica ended with an error");
+}
+
+std::vector<SynchronousReplicator::Replica> SynchronousReplicator::MakeReplicas(
     const ReplicationConfig& config, uint64_t seed,
     const kernels::BackendFactory& make_backend, int first_on_host,
     std::vector<std::unique_ptr<comm::Communicator>> communicators) {
   const std::shared_ptr<kernels::PlanCache> tuned_plans =
       config.MakePlanCache();
-  std::vector<TeamReplica> replicas;
+  std::vector<Replica> replicas;
   for (auto& communicator : communicators) {
-    TeamReplica replica;
+    Replica replica;
     const auto number = first_on_host + static_cast<int>(replicas.size());
     replica.backend = make_backend(config.backend,
                                    config.backend_options(number, tuned_plans));
@@ -319,46 +174,45 @@ std::vector<TeamReplica> TeamReplicator::MakeReplicas(
   return replicas;
 }
 
-std::vector<runtime::VariableStore*> TeamReplicator::StoresOf(
-    const std::vector<TeamReplica>& replicas) {
+std::vector<runtime::VariableStore*> SynchronousReplicator::StoresOf(
+    const std::vector<Replica>& replicas) {
   std::vector<runtime::VariableStore*> stores;
   stores.reserve(replicas.size());
-  for (const TeamReplica& replica : replicas) {
+  for (const Replica& replica : replicas) {
     stores.push_back(replica.variables.get());
   }
   return stores;
 }
 
-void TeamReplicator::StartQueues() {
+void SynchronousReplicator::StartQueues() {
   // created on each replica's own thread, whose processors the queue inherits
   team_.Run([this](int member) {
     const int num_devices = config_.logical_devices;
     if (member % num_devices != 0) return;
-    TeamReplica& replica = replicas_[static_cast<size_t>(member / num_devices)];
+    Replica& replica = replicas_[static_cast<size_t>(member / num_devices)];
     replica.queue =
         std::make_unique<comm::CollectiveQueue>(replica.communicator.get());
   });
 }
 
-void TeamReplicator::ConnectDevices() {
+void SynchronousReplicator::ConnectDevices() {
   if (config_.collectives == ReplicationConfig::Collectives::kHost) return;
   std::vector<DeviceTeam::Member> members;
-  for (const TeamReplica& replica : replicas_) {
+  for (const Replica& replica : replicas_) {
     members.push_back({replica.backend.get(), replica.communicator.get()});
   }
   device_team_ =
       DeviceTeam::Connect(members, processes_, CommunicatorOptionsOf(config_));
 }
 
-std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
+std::unique_ptr<Step> SynchronousReplicator::BuildWithHooks(
     Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options, const PhaseHooks& hooks) {
   auto* own_input = dynamic_cast<SharedInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   ValueNames names;
-  std::vector<SynchronousStep::Phase> compiled;
-  int batches_per_update = 1;
+  std::vector<BuiltPhase<CompiledStep>> compiled;
   for (size_t phase = 0; phase < phases.size(); ++phase) {
     BuildOptions build{
         .seed = graph_seed_,
@@ -374,44 +228,35 @@ std::unique_ptr<Step> TeamReplicator::BuildWithHooks(
         return hooks.take_over(phase, graph, std::move(outputs));
       };
     }
-    std::vector<BuiltReplica> built_earlier;
-    if (config_.accumulation_steps > 1) {
-      build.accumulation = {.steps = config_.accumulation_steps,
-                            .phase_number = num_accumulating_phases_,
-                            .role = BatchRole::kEarlier};
-      built_earlier = BuildAll(*own_input, phases[phase], build);
-      build.accumulation.role = BatchRole::kLast;
-      if (built_earlier[0].sums.empty()) {
-        built_earlier.clear();
-        build.accumulation = {};
-      }
-    }
-    std::vector<BuiltReplica> built =
-        BuildAll(*own_input, phases[phase], build);
-    names.AddPhase(built[0].value_names);
-    team_variables_.AddSums(built[0].sums);
+    using Replicas = std::vector<BuiltReplica>;
+    BuiltPhase<Replicas> built = build_phase_(
+        [&](const Accumulation& accumulation) {
+          build.accumulation = accumulation;
+          return BuildAll(*own_input, phases[phase], build);
+        },
+        [](const Replicas& earlier) { return !earlier[0].sums.empty(); });
+    names.AddPhase(built.last[0].value_names);
+    team_variables_.AddSums(built.last[0].sums);
     // before a plan allocates their memory; earlier batches update none of
     // these
     if (SharesUpdates()) {
-      team_variables_.Share(*built[0].program.devices[0].graph,
-                            built[0].variables);
+      team_variables_.Share(*built.last[0].program.devices[0].graph,
+                            built.last[0].variables);
     }
-    std::optional<CompiledStep> earlier;
-    if (!built_earlier.empty()) {
-      ++num_accumulating_phases_;
-      batches_per_update = config_.accumulation_steps;
-      earlier = CompileAll(built_earlier, *own_input, options);
-    }
-    compiled.push_back({.last = CompileAll(built, *own_input, options),
-                        .earlier = std::move(earlier)});
+    compiled.push_back(
+        MapPhase(std::move(built), [&](const Replicas& replicas) {
+          return CompileAll(replicas, *own_input, options);
+        }));
   }
   // debug mode reads the inputs of a run while it computes
   return std::make_unique<SynchronousStep>(
-      this, own_input, std::move(names), std::move(compiled),
-      batches_per_update, hooks, config_.read_ahead && !options.check_finite);
+      this, own_input,
+      StepPhases<CompiledStep>(own_input, std::move(names), std::move(compiled),
+                               config_.accumulation_steps),
+      hooks, config_.read_ahead && !options.check_finite);
 }
 
-CompiledStep TeamReplicator::CompileAll(
+CompiledStep SynchronousReplicator::CompileAll(
     const std::vector<BuiltReplica>& built, const SharedInput& input,
     const runtime::CompileOptions& options) {
   AddChannels(built);
@@ -432,7 +277,7 @@ CompiledStep TeamReplicator::CompileAll(
   for (size_t current = 0; current < num_devices; ++current) {
     RunTeam([&](size_t i, size_t device) {
       if (device != current) return;
-      TeamReplica& replica = replicas_[i];
+      Replica& replica = replicas_[i];
       const graph::Program& program = built[i].program.devices[device];
       CollectiveKernels kernels(replica.queue.get(), IsHostMemory());
       std::optional<DeviceCallKernels> on_device;
@@ -469,14 +314,15 @@ CompiledStep TeamReplicator::CompileAll(
   return {std::move(plans), built[0].program.outputs, input.specs()};
 }
 
-void TeamReplicator::AddChannels(const std::vector<BuiltReplica>& built) {
+void SynchronousReplicator::AddChannels(
+    const std::vector<BuiltReplica>& built) {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     replicas_[i].channels.push_back(std::make_unique<Channels>(
         built[i].program.num_channels, CommunicatorOptionsOf(config_).timeout));
   }
 }
 
-std::vector<BuiltReplica> TeamReplicator::BuildAll(
+std::vector<BuiltReplica> SynchronousReplicator::BuildAll(
     const SharedInput& input, const StepFn& step_fn,
     const BuildOptions& options) {
   std::vector<BuiltReplica> built;
@@ -506,7 +352,7 @@ std::vector<BuiltReplica> TeamReplicator::BuildAll(
   return built;
 }
 
-void TeamReplicator::CheckAgreementOfAll(
+void SynchronousReplicator::CheckAgreementOfAll(
     const std::vector<BuiltReplica>& built) {
   std::vector<Signature> signatures;
   signatures.reserve(built.size());
@@ -523,7 +369,7 @@ void TeamReplicator::CheckAgreementOfAll(
   CheckAgreement(signatures);
 }
 
-NextResult TeamReplicator::Agree(NextResult own) {
+NextResult SynchronousReplicator::Agree(NextResult own) {
   if (is_stopped_) return NextResult::kEnd;
   int32_t words[2] = {ToWord(own), team_variables_.HaveChanged() ? 0 : 1};
   processes_.Min(words);
@@ -534,7 +380,7 @@ NextResult TeamReplicator::Agree(NextResult own) {
   return result;
 }
 
-bool TeamReplicator::BeginPhase(const PhaseHooks& hooks, size_t phase) {
+bool SynchronousReplicator::BeginPhase(const PhaseHooks& hooks, size_t phase) {
   int32_t words[2] = {hooks.begin(phase) ? 1 : 0, 1};
   if (team_variables_.HaveChanged()) words[1] = 0;
   processes_.Min(words);
@@ -543,7 +389,7 @@ bool TeamReplicator::BeginPhase(const PhaseHooks& hooks, size_t phase) {
   return !is_stopped_;
 }
 
-void TeamReplicator::RunTeam(const DeviceWork& work) {
+void SynchronousReplicator::RunTeam(const DeviceWork& work) {
   const auto num_devices = static_cast<size_t>(config_.logical_devices);
   team_.Run(
       [&](int member) {
@@ -557,15 +403,6 @@ void TeamReplicator::RunTeam(const DeviceWork& work) {
         // memory must outlive the call under way
         replicas_[i].queue->Drain();
       });
-}
-
-}  // namespace
-
-std::unique_ptr<SynchronousReplicator> MakeSynchronousReplicator(
-    const ReplicationConfig& config, uint64_t seed,
-    const kernels::BackendFactory& make_backend, int process, int group) {
-  return std::make_unique<TeamReplicator>(config, seed, make_backend, process,
-                                          group);
 }
 
 }  // namespace replicant::replicator

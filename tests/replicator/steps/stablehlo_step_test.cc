@@ -150,8 +150,8 @@ NamedTensors InputsOf(int64_t step, int64_t accumulation_steps,
   number.MutableSpan<int64_t>()[0] = step % accumulation_steps;
   NamedTensors inputs;
   inputs.emplace("x", std::move(x));
-  inputs.emplace(kIsFirstBatch, std::move(is_first));
-  inputs.emplace(kBatchNumber, std::move(number));
+  inputs.emplace(AccumulationInputs::kIsFirst, std::move(is_first));
+  inputs.emplace(AccumulationInputs::kNumber, std::move(number));
   return inputs;
 }
 
@@ -215,7 +215,7 @@ TEST(StableHloStepTest, StepsAreThoseOfOurReplicas) {
   }
 }
 
-// A host runs the modules of a joint step as PhaseSequence does: the first part
+// A host runs the modules of a joint step as StepPhases does: the first part
 // as a batch arrives, the second on all batches after the last.
 TEST(StableHloStepTest, ModulesOfAJointStepTrainBothNetworks) {
   constexpr int64_t kBatches = 2;  // of an update
