@@ -17,9 +17,9 @@
 #include "replicator/comm/communicator.h"
 #include "replicator/steps/processes.h"
 
-// A program with a graph, an optimizer and an executor of its own
-// (docs/graph.md), run by several processes (the user-transparent programs of
-// MaTEx, arXiv:1704.04560; the averages are Horovod's, arXiv:1802.05799):
+// A program with its own graph, optimizer and executor (docs/graph.md), run by
+// several processes (the user-transparent programs of MaTEx, arXiv:1704.04560;
+// the averages are Horovod's, arXiv:1802.05799):
 //
 //   const auto processes = Distribute(/*batch_size=*/256);
 //   Graph g;
@@ -42,7 +42,7 @@
 //   over all processes, and rows are gathered.
 //
 // So losses must be means over rows. Sums over a batch (SyncBatchNorm, a norm
-// of all rows) are those of this process's rows, and random ops without
+// of all rows) cover this process's rows only, and random ops without
 // RandomOptions::first_row give each process the same numbers.
 //
 // The processes are those that mpirun has started, or, with these environment
@@ -58,7 +58,7 @@ namespace replicant::replicator {
 // The processes that run the program. It outlives replicas and plans. If it is
 // destroyed by an exception, it ends the calls of the other processes.
 //
-// Thread-safety: one thread at a time; so with replicas and plans.
+// Thread-safety: one thread at a time, for replicas and plans too.
 class Distribution {
  public:
   // `ranks` has one rank. Throws as Distribute() for the batch.
