@@ -500,10 +500,10 @@ TEST(ParameterServersTest, AStepWithoutUpdatesPushesNothing) {
 TEST(ParameterServersTest, RefusesPlacesThatThereAreNot) {
   const ServerFolder folder;
   const ReplicationConfig config = folder.Config(1, 2, 0);
-  EXPECT_EQ(MessageOf<ConfigError>(
-                [&] { MakeReplicator(config, 3, {.index = 2}); }),
-            "replication: no worker 2 among 2 replicas in groups of 1; "
-            "allowed: 0 to 1");
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] { MakeReplicator(config, 3, {.index = 2}); }),
+      "replication: no worker 2 among 2 replicas in groups of 1; "
+      "allowed: 0 to 1");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               MakeReplicator(config, 3, {.is_server = true, .index = 1});
             }),
