@@ -142,8 +142,8 @@ TEST_F(RunFleetTest, StartsACrashedRoleAgain) {
     return std::filesystem::exists(run_ / "logs/actor-0.3.log") &&
            ReadFile(run_ / "logs/actor-0.3.log") == "third\n";
   }));
-  EXPECT_THAT(Output(), HasSubstr("actor-0: signal 6 (Aborted); starts again"));
-  EXPECT_THAT(Output(), HasSubstr("actor-0: exit code 3; starts again"));
+  EXPECT_THAT(Output(), HasSubstr("actor-0: signal 6 (Aborted); restart in"));
+  EXPECT_THAT(Output(), HasSubstr("actor-0: exit code 3; restart in"));
   fleet_->Signal(SIGINT);
   EXPECT_EQ(ExitCode(), 0) << Output();
   EXPECT_THAT(Output(), HasSubstr("stopped: stopped by a signal\n"));
@@ -170,7 +170,7 @@ TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
   Start();
   ASSERT_TRUE(
       AwaitOutput("the run continues without actor-0: exit code 1, after "
-                  "the 1 restarts"))
+                  "all 1 restarts"))
       << Output();
   fleet_->Signal(SIGINT);
   EXPECT_EQ(ExitCode(), 0) << Output();

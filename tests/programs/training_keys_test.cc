@@ -275,7 +275,7 @@ TEST_F(TrainingKeysTest, AWrongKeyIsNamedByTheRoleAndTheRun) {
     EXPECT_TRUE(AwaitFile(output, "is its public key right"))
         << ReadFile(output);
     EXPECT_TRUE(AwaitFile(LogOf("learner-0"),
-                          "publisher: a client expects another CURVE key"));
+                          "publisher: a client expects a different CURVE key"));
     actor.Signal(SIGKILL);
   }
   {

@@ -47,7 +47,7 @@ TEST_F(TrainingRecoveryTest, ALearnerThatIsStoppedByHandComesBack) {
   const std::string text = ReadFile(output);
   EXPECT_THAT(text,
               HasSubstr("learner-0: exit code 1 (stopped by a signal that is "
-                        "not the supervisor's); starts again"));
+                        "not the supervisor's); restart in"));
   EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
                               "signal\n"));
 }
@@ -79,10 +79,10 @@ TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
     ASSERT_TRUE(await([&] {
       return ReadFile(output).find(signal == SIGKILL
                                        ? "evaluator-0: signal 9 (Killed); "
-                                         "starts again"
+                                         "restart in"
                                        : "evaluator-0: exit code 1 (stopped "
                                          "by a signal that is not the "
-                                         "supervisor's); starts again") !=
+                                         "supervisor's); restart in") !=
              std::string::npos;
     })) << ReadFile(output);
     ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
@@ -139,7 +139,7 @@ TEST_F(TrainingRecoveryTest, AKilledInferenceServerComesBack) {
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << ReadFile(output);
   const std::string text = ReadFile(output);
-  EXPECT_THAT(text, HasSubstr("inference-0: signal 9 (Killed); starts again"));
+  EXPECT_THAT(text, HasSubstr("inference-0: signal 9 (Killed); restart in"));
   EXPECT_THAT(text, Not(HasSubstr("actor-0 starts (incarnation 2)")));
   EXPECT_THAT(ReadFile(run_ / "logs" / "inference-0.2.log"),
               testing::ContainsRegex("ends after [1-9][0-9]* batches"));

@@ -98,7 +98,7 @@ TEST_F(TrainingShardsTest, AKilledShardComesBackAndTheTrainingGoesOn) {
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << Output();
   const std::string text = Output();
-  EXPECT_THAT(text, HasSubstr("replay-1: signal 9 (Killed); starts again"));
+  EXPECT_THAT(text, HasSubstr("replay-1: signal 9 (Killed); restart in"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("learner-0 starts (incarnation "
                                              "2)")));
   EXPECT_FALSE(std::filesystem::is_empty(run_ / "replay/shard-0-of-2"));

@@ -181,7 +181,7 @@ TEST_F(CurveServerTest, MissingKeyIsRefusedAndTheClientToldWhy) {
                 static_cast<void>(ConnectWith(std::monostate(), kLong));
               }),
               AnyOf(HasSubstr("only one of the two sides has CURVE keys"),
-                    HasSubstr("has this side keys if the peer has?")));
+                    HasSubstr("does this side have keys if the peer does?")));
 }
 
 TEST_F(CurveServerTest, WrongServerKeyIsToldAtTheDeadline) {

@@ -189,8 +189,8 @@ TEST(GroupKeyTest, AnotherKeyIsNamedByBothSidesOfACall) {
                 HasSubstr("hint: is its public key right"));
     EXPECT_TRUE(log.Await("test server:"));
   }
-  EXPECT_THAT(log.text(), HasSubstr("test server: a client expects another "
-                                    "CURVE key of this side"));
+  EXPECT_THAT(log.text(), HasSubstr("test server: a client expects a different "
+                                    "CURVE key from this side"));
   EXPECT_THAT(log.text(), HasSubstr("connect tcp://127.0.0.1"));
 }
 
@@ -207,8 +207,8 @@ TEST(GroupKeyTest, AnotherKeyIsNamedByBothSidesOfASubscription) {
     });
   }
   EXPECT_EQ(end, "nothing");
-  EXPECT_THAT(log.text(), HasSubstr("test publisher: a client expects another "
-                                    "CURVE key of this side"));
+  EXPECT_THAT(log.text(), HasSubstr("test publisher: a client expects a "
+                                    "different CURVE key from this side"));
   EXPECT_THAT(log.text(), HasSubstr("connect tcp://127.0.0.1"));
 }
 
@@ -222,7 +222,7 @@ TEST(GroupKeyTest, AMissingKeyIsNamedByBothSides) {
     const GroupKey asker = is_servers ? GroupKey() : key;
     EXPECT_THAT(Ask(group.endpoint, asker),
                 AnyOf(HasSubstr("only one of the two sides has CURVE keys"),
-                      HasSubstr("has this side keys if the peer has?")));
+                      HasSubstr("does this side have keys if the peer does?")));
     const std::string end = Follow(group.topics, asker, [&] {
       return log.text().find(group.topics) != std::string::npos;
     });

@@ -93,7 +93,7 @@ TEST(PjrtClientTest, ReadsPlatformAndDevices) {
 
 TEST(PjrtClientTest, RefusesAnOptionWithoutAName) {
   EXPECT_THAT(MessageOf([] { ParseClientOption("=5"); }),
-              HasSubstr("'=5' is no option of a plugin"));
+              HasSubstr("'=5' is not a plugin option"));
   EXPECT_THAT(MessageOf([] { ParseClientOption("devices"); }),
               HasSubstr("allowed: NAME=VALUE"));
 }

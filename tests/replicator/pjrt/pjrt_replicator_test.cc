@@ -339,7 +339,7 @@ TEST(PjrtConfigTest, RefusesWhatItCannotDo) {
               HasSubstr("pjrt.plugin: belongs to backend pjrt"));
   EXPECT_THAT(MessageOfConfig("{backend: pjrt, pjrt: {plugin: a.so, options: "
                               "[fast]}}"),
-              HasSubstr("pjrt.options: 'fast' is no option of a plugin"));
+              HasSubstr("pjrt.options: 'fast' is not a plugin option"));
 }
 
 }  // namespace
