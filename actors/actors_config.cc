@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 namespace replicant::actors {
 
@@ -32,7 +32,7 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
   reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},
                "milliseconds for which an observation waits for observations "
                "of other actors (inference: host)");
-  reader.Field("group_steps", &c.group_steps, {1, replay::kMaxGroupSteps},
+  reader.Field("group_steps", &c.group_steps, {1, replay::kMaxChunkSteps},
                "steps that are sent, stored and removed together");
   reader.Field("codec", &c.codec,
                {{"none", replay::FrameCodec::kNone},
@@ -40,7 +40,7 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                 {"zstd", replay::FrameCodec::kZstd}},
                "compression of the frames");
   reader.Field("queue_groups", &c.queue_groups, {1, 100'000},
-               "maximum number of step groups per environment that wait to be "
+               "maximum number of chunks per environment that wait to be "
                "sent; beyond it the actor waits. A short queue keeps the "
                "replay close to the current policy");
   reader.Field("append_timeout_s", &c.append_timeout_s, {0.01, 1e6},

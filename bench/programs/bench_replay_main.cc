@@ -379,14 +379,14 @@ Timing RunUpdate(const Case& c, double seconds) {
 
 // Time that a writer's thread spends on compression.
 Timing RunEncode(const Case& c, const Frames& frames, double seconds) {
-  constexpr int64_t kGroup = 8;
-  FrameGroupEncoder encoder(*c.codec, kFrameBytes, kGroup);
+  constexpr int64_t kChunk = 8;
+  FrameBlockEncoder encoder(*c.codec, kFrameBytes, kChunk);
   int64_t step = 0;
   size_t bytes = 0;
   Timing timing = TimeFor(nullptr, seconds, [&] {
-    for (int64_t i = 0; i < kGroup; ++i) encoder.Add(frames.Of(step++));
+    for (int64_t i = 0; i < kChunk; ++i) encoder.Add(frames.Of(step++));
     bytes += encoder.Finish().size();
-    return kGroup;
+    return kChunk;
   });
   timing.bytes_per_step =
       static_cast<double>(bytes) / static_cast<double>(timing.items);

@@ -95,9 +95,9 @@ ShardConfig PixelConfig() {
   return config;
 }
 
-// Groups of 32 steps of one endless episode.
+// Chunks of 32 steps of one endless episode.
 std::vector<std::byte> StateGroup(const ShardConfig& config, int64_t first) {
-  StepGroupBuilder builder(config.shape, 1, first);
+  ChunkBuilder builder(config.shape, 1, first);
   std::vector<std::byte> row(
       static_cast<size_t>(config.shape.observation_bytes));
   for (int64_t i = 0; i < 32; ++i) {
@@ -107,7 +107,7 @@ std::vector<std::byte> StateGroup(const ShardConfig& config, int64_t first) {
   return builder.Finish({});
 }
 
-// Inserts groups of `make(first step)` one after the other.
+// Inserts chunks of `make(first step)` one after the other.
 class Feeder {
  public:
   Feeder(Shard* shard, std::function<std::vector<std::byte>(int64_t)> make)
@@ -116,7 +116,7 @@ class Feeder {
   // Returns the number of steps.
   int64_t Insert() {
     std::vector<std::byte> block = make_(next_step_);
-    const StepGroupView view(block, shard_->config().shape);
+    const ChunkView view(block, shard_->config().shape);
     const int64_t steps = view.num_steps();
     const InsertResult result =
         shard_->TryInsert(1, ++sequence_, std::move(block));
@@ -158,8 +158,8 @@ Result SampleState(const Options& options) {
     REPLICANT_CHECK_EQ(shard->TrySample(0, kBatch, "bench", &batch), kBatch);
     std::byte* at = out.data();
     for (const SampledItem& item : batch.items) {
-      const Group& first = batch.GroupOf(item, item.step);
-      const Group& last = batch.GroupOf(item, item.step + item.n);
+      const Chunk& first = batch.ChunkOf(item, item.step);
+      const Chunk& last = batch.ChunkOf(item, item.step + item.n);
       const int64_t i = item.step - first.view.first_step();
       std::memcpy(at, first.view.Observation(i).data(), row);
       std::memcpy(at + row, first.view.Action(i).data(), 24);
@@ -270,7 +270,7 @@ std::vector<std::byte> LoadFrames(const Options& options) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Compresses and inserts groups of 8 frames.
+// Compresses and inserts chunks of 8 frames.
 class PixelFeeder {
  public:
   PixelFeeder(Shard* shard, FrameCodec codec, std::vector<std::byte> frames)
@@ -284,7 +284,7 @@ class PixelFeeder {
  private:
   std::vector<std::byte> Make(const StepShape& shape, int64_t first) {
     const auto count = static_cast<int64_t>(frames_.size()) / kFrameBytes;
-    StepGroupBuilder builder(shape, 1, first);
+    ChunkBuilder builder(shape, 1, first);
     const std::vector<std::byte> action(24);
     for (int64_t i = first; i < first + 8; ++i) {
       const int64_t frame = i % count;
@@ -296,7 +296,7 @@ class PixelFeeder {
   }
 
   std::vector<std::byte> frames_;
-  FrameGroupEncoder encoder_;
+  FrameBlockEncoder encoder_;
   Feeder feeder_;
 };
 
@@ -306,7 +306,7 @@ Result InsertPixels(const Options& options, FrameCodec codec) {
   Result result = Rate(options.seconds, [&] { return feeder.Insert(); });
   const ShardStatus status = shard.Status();
   const double bytes_per_step = static_cast<double>(status.size_bytes) /
-                                static_cast<double>(8 * status.num_groups);
+                                static_cast<double>(8 * status.num_chunks);
   result.extra.push_back({"bytes_per_step", bytes_per_step});
   return result;
 }
@@ -326,12 +326,12 @@ Result SamplePixels(const Options& options, FrameCodec codec) {
       int64_t begin = std::max<int64_t>(0, item.step - 2);
       const int64_t end = item.step + item.n + 1;
       std::byte* at = out.data() + i * 6 * kFrameBytes;
-      // group by group, the frames of [begin, end)
+      // chunk by chunk, the frames of [begin, end)
       while (begin < end) {
-        const StepGroupView& view = batch.GroupOf(item, begin).view;
+        const ChunkView& view = batch.ChunkOf(item, begin).view;
         const int64_t count = std::min(end, view.end_observation()) - begin;
         const auto bytes = static_cast<size_t>(count * kFrameBytes);
-        decoder.Decode(FrameGroupView(view.frames()), begin - view.first_step(),
+        decoder.Decode(FrameBlockView(view.frames()), begin - view.first_step(),
                        count, {at, bytes});
         at += bytes;
         begin += count;

@@ -46,7 +46,7 @@ using Seconds = std::chrono::duration<double>;
 constexpr int64_t kObservationBytes = 17 * 4;
 constexpr int64_t kActionBytes = 6 * 4;
 constexpr int64_t kEpisodeSteps = 500;
-constexpr int64_t kGroupSteps = 8;
+constexpr int64_t kChunkSteps = 8;
 constexpr auto kPatience = 120s;
 
 struct Options {
@@ -103,7 +103,7 @@ class Load {
       : writer_({.endpoint = endpoint,
                  .name = fmt::format("writer-{}", index),
                  .shape = Shape(),
-                 .group_steps = kGroupSteps}),
+                 .group_steps = kChunkSteps}),
         thread_("load", [this, steps_per_s](const Thread::StopToken& token) {
           Run(steps_per_s, token);
         }) {}
@@ -119,15 +119,15 @@ class Load {
   void Run(double steps_per_s, const Thread::StopToken& token) {
     const std::vector<std::byte> observation(kObservationBytes);
     const std::vector<std::byte> action(kActionBytes);
-    // a group at once, so that a slow writer wakes rarely
+    // a chunk at once, so that a slow writer wakes rarely
     const auto pause = steps_per_s > 0.0
-                           ? FromSeconds(kGroupSteps / steps_per_s)
+                           ? FromSeconds(kChunkSteps / steps_per_s)
                            : Clock::Duration(0);
     Clock::TimePoint next = Clock::Real().Now();
     int64_t step = 0;
     writer_.BeginEpisode();
     while (!token.IsStopRequested()) {
-      for (int64_t i = 0; i < kGroupSteps; ++i) {
+      for (int64_t i = 0; i < kChunkSteps; ++i) {
         const Clock::TimePoint deadline = Clock::Real().Now() + kPatience;
         if (++step % kEpisodeSteps == 0) {
           static_cast<void>(writer_.EndEpisode(observation, {}, deadline));

@@ -382,13 +382,13 @@ class Writer:
         self.group_steps = group_steps
         self.id = secrets.randbits(64) | 1
         self.steps = 0  # acknowledged and not dropped
-        self.dropped = 0  # groups that continued no episode known to the service, or were refused
+        self.dropped = 0  # chunks that continued no episode known to the service, or were refused
         self.last_ack = None
-        self._groups = []  # not acknowledged
+        self._chunks = []  # not acknowledged
         self._base = 1  # the number of the first of them
         self._credits = self.info["credits"]
         self._episode, self._first_step = 0, 0
-        self._steps, self._frames = None, []  # of the group being filled
+        self._steps, self._frames = None, []  # of the chunk being filled
 
     def __enter__(self):
         return self
@@ -414,30 +414,30 @@ class Writer:
         self._steps.append((observation, action, reward, discount, priority))
         self._frames.append(frame)
         if len(self._steps) == self.group_steps:
-            self._finish_group(None)
+            self._finish_chunk(None)
 
     def end(self, observation, frame=None):
         """o_T ends the episode; returns once all of it is acknowledged."""
         self._frames.append(frame)
-        self._finish_group(observation)
+        self._finish_chunk(observation)
         self._steps = None
 
-    def insert(self, groups):
-        """Sends finished step groups until all are acknowledged. A ServiceError gives up
-        the group that the service refused."""
-        self._groups += groups
+    def insert(self, chunks):
+        """Sends finished chunks until all are acknowledged. A ServiceError gives up
+        the chunk that the service refused."""
+        self._chunks += chunks
         deadline = time.monotonic() + self.client.timeout_s
-        while self._groups:
-            num_before = len(self._groups)
+        while self._chunks:
+            num_before = len(self._chunks)
             try:
-                self._send_once(self._groups[: self._credits])
+                self._send_once(self._chunks[: self._credits])
             except ServiceError as error:
                 if error.code == MALFORMED:
-                    # the groups before the refused one are in
+                    # the chunks before the refused one are in
                     self._send_once([])
                     self._take_off(is_dropped=True)
                 raise
-            if len(self._groups) < num_before:
+            if len(self._chunks) < num_before:
                 deadline = time.monotonic() + self.client.timeout_s
             elif time.monotonic() >= deadline:
                 raise TimeoutError(f"no room: {self.last_ack}")
@@ -447,47 +447,47 @@ class Writer:
     def close(self):
         self.client.call(CLOSE_WRITER, [struct.pack("<Q", self.id)])
 
-    def _finish_group(self, last):
+    def _finish_chunk(self, last):
         frames = self._frames if self.info["frame_bytes"] > 0 else None
-        group = step_group(self.info, self._episode, self._first_step, self._steps,
+        chunk = encode_chunk(self.info, self._episode, self._first_step, self._steps,
                            last, frames)
         self._first_step += len(self._steps)
         self._steps, self._frames = [], []
-        self.insert([group])
+        self.insert([chunk])
 
     def _take_off(self, is_dropped):
-        """Forgets the first group, which the service has or never will."""
-        group = self._groups.pop(0)
+        """Forgets the first chunk, which the service has or never will."""
+        chunk = self._chunks.pop(0)
         if is_dropped:
             self.dropped += 1
         else:
-            self.steps += struct.unpack_from("<H", group, 4)[0]
+            self.steps += struct.unpack_from("<H", chunk, 4)[0]
         self._base += 1
 
-    def _send_once(self, groups):
-        # without a group it asks for credits
+    def _send_once(self, chunks):
+        # without a chunk it asks for credits
         wait_ms = 1000
         header = struct.pack("<QQQQI", self.id, self._base, self.steps, self._base,
                              wait_ms)
-        header += array([len(group) for group in groups], "u4")
-        reader = Reader(self.client.call(INSERT, [header, b"".join(groups)],
+        header += array([len(chunk) for chunk in chunks], "u4")
+        reader = Reader(self.client.call(INSERT, [header, b"".join(chunks)],
                                          wait_s=wait_ms / 1000)[0])
         ack = dict(zip(("state", "last_sequence", "credits"), reader.take("BQI")))
         ack["dropped"] = reader.array("u8").tolist()
         # a restarted service may know a smaller number than the writer's own
-        while self._groups and self._base <= ack["last_sequence"]:
+        while self._chunks and self._base <= ack["last_sequence"]:
             self._take_off(is_dropped=self._base in ack["dropped"])
         self._credits, self.last_ack = ack["credits"], ack
 
 
-def step_group(info, episode, first_step, steps, last=None, frames=None):
+def encode_chunk(info, episode, first_step, steps, last=None, frames=None):
     """`steps` are (observation, action, reward, discount) or the same with a
     priority; `last` is o_T; `frames` has one frame for each observation."""
     observations = [step[0] for step in steps] + ([last] if last is not None else [])
     has_priorities = bool(steps) and len(steps[0]) > 4 and steps[0][4] is not None
     images = b""
     if info["frame_bytes"] > 0:
-        images = frame_group([row(frame, info["frame_bytes"], "a frame")
+        images = encode_frame_block([row(frame, info["frame_bytes"], "a frame")
                               for frame in frames])
     header = struct.pack(
         "<4sHHQIIII", b"RSG1", len(steps), int(last is not None) + 2 * has_priorities,
@@ -501,7 +501,7 @@ def step_group(info, episode, first_step, steps, last=None, frames=None):
     return b"".join([header, *columns, *observations, *actions, images])
 
 
-def frame_group(frames):
+def encode_frame_block(frames):
     """The frames, compressed by LZ4 with the first as the others' dictionary."""
     import lz4.block
 
@@ -514,11 +514,11 @@ def frame_group(frames):
     return b"".join([header, ends, *stored])
 
 
-def frames_of_group(data):
-    """The frames of a frame group, one after the other."""
+def frames_of_block(data):
+    """The frames of a frame block, one after the other."""
     magic, codec, count, frame_bytes, zero = struct.unpack_from("<4sHHII", data)
     if magic != b"RFG1" or zero != 0 or codec > 2:
-        raise ValueError("no frame group")
+        raise ValueError("no frame block")
     ends = np.frombuffer(data, "<u4", count, offset=16).tolist()
     payload = data[16 + 4 * count :]
     frames = []
@@ -543,7 +543,7 @@ def _decompress(codec, data, size, dictionary):
                 dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         return zstandard.ZstdDecompressor(dict_data=dictionary or None).decompress(
             data, max_output_size=size)
-    raise ValueError("a compressed frame in a group without a codec")
+    raise ValueError("a compressed frame in a chunk without a codec")
 
 
 def _frames(batch, segments, frame_bytes):
@@ -558,9 +558,9 @@ def _frames(batch, segments, frame_bytes):
         for _ in range(batch["num_segments"][i]):
             num_bytes = int(batch["segment_bytes"][segment])
             first, skip = int(batch["first_step"][segment]), int(batch["skip"][segment])
-            group = frames_of_group(segments[offset : offset + num_bytes])
+            chunk = frames_of_block(segments[offset : offset + num_bytes])
             for j in range(int(batch["num_frames"][segment])):
-                frames[first + j] = group[skip + j]
+                frames[first + j] = chunk[skip + j]
             offset += num_bytes
             segment += 1
         t, k = int(batch["step"][i]), int(batch["n"][i])

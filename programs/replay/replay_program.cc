@@ -157,7 +157,7 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   }
   if (report.number.has_value() || report.journal_groups > 0) {
     spdlog::info(
-        "restored checkpoint {}{} and {} step groups of the journal: {} steps "
+        "restored checkpoint {}{} and {} chunks of the journal: {} steps "
         "taken in so far, {} writers open",
         report.number.value_or(0),
         report.id == 0 ? "" : fmt::format(" of id {}", report.id),

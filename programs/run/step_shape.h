@@ -1,7 +1,7 @@
 #pragma once
 
 #include "agents/task_spec.h"
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 namespace replicant::programs {
 

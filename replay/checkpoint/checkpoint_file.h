@@ -17,7 +17,7 @@ struct CheckpointHead {
   uint64_t id = 0;
   // First segment of the journal that follows this checkpoint.
   uint64_t journal_segment = 0;
-  std::set<uint64_t> segments;  // segments that hold its groups
+  std::set<uint64_t> segments;  // segments that hold its chunks
 };
 
 // A complete checkpoint file in memory.

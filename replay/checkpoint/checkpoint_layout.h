@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/config/reader.h"
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 namespace replicant::replay {
 
@@ -13,7 +13,7 @@ namespace replicant::replay {
 enum class Durability {
   // A crash loses the steps since the last checkpoint.
   kCheckpoint,
-  // A crash of the process loses nothing: every group is in the journal before
+  // A crash of the process loses nothing: every chunk is in the journal before
   // its insert returns. The journal is forced to the disk at checkpoints only,
   // so a crash of the machine loses as much as with kCheckpoint.
   kJournal

@@ -2,12 +2,12 @@
 // replay/checkpoint/checkpointer.cc.
 //
 // Checkpoints are tried from the newest to the oldest until one can be read
-// whole, groups included; only then is the shard changed, and only then are
+// whole, chunks included; only then is the shard changed, and only then are
 // damaged ones set aside. If there are checkpoints and none can be read, the
 // files stay as they are for a person to look at. After a restore the journal
-// is replayed: the groups of its segments in order. Their serials show which
-// groups the snapshot holds or the journal repeats; these are skipped. The
-// limiters' states between the groups let in the items that samples had
+// is replayed: the chunks of its segments in order. Their serials show which
+// chunks the snapshot holds or the journal repeats; these are skipped. The
+// limiters' states between the chunks let in the items that samples had
 // admitted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,14 +24,14 @@
 namespace replicant::replay {
 namespace {
 
-// Calls visit(index of the place, record) for all groups of a snapshot: one
+// Calls visit(index of the place, record) for all chunks of a snapshot: one
 // pass over each segment, in the order of its bytes. Throws IoError.
 template <typename Visit>
 void ReadPlaces(const std::filesystem::path& folder,
                 const EncodedSnapshot& encoded, const Visit& visit) {
   std::map<uint64_t, std::vector<std::pair<int64_t, size_t>>> by_segment;
   for (size_t i = 0; i < encoded.places.size(); ++i) {
-    const GroupLocation& location = encoded.places[i].location;
+    const ChunkLocation& location = encoded.places[i].location;
     by_segment[location.segment].push_back({location.offset, i});
   }
   for (auto& entry : by_segment) {
@@ -49,7 +49,7 @@ void ReadPlaces(const std::filesystem::path& folder,
           const size_t index = places[next++].second;
           if (record.serial != encoded.places[index].serial) {
             throw IoError(fmt::format(
-                "{}: group {} at byte {}, expected group {}", path.string(),
+                "{}: chunk {} at byte {}, expected chunk {}", path.string(),
                 record.serial, offset, encoded.places[index].serial));
           }
           visit(index, record);
@@ -57,7 +57,7 @@ void ReadPlaces(const std::filesystem::path& folder,
   }
 }
 
-// Reads the groups of a snapshot only to check them. Throws IoError.
+// Reads the chunks of a snapshot only to check them. Throws IoError.
 void CheckPlaces(const std::filesystem::path& folder,
                  const EncodedSnapshot& encoded) {
   ReadPlaces(folder, encoded,
@@ -200,7 +200,7 @@ void Checkpointer::VerifyKept() {
       const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
       EncodedSnapshot encoded = DecodePlaces(file.snapshot());
       {
-        // this process has read or written these groups itself
+        // this process has read or written these chunks itself
         MutexLock lock(mutex_);
         std::erase_if(encoded.places,
                       [&](const EncodedSnapshot::Place& place)
@@ -228,7 +228,7 @@ void Checkpointer::VerifyKept() {
 void Checkpointer::RestoreFrom(uint64_t number) {
   const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
   const EncodedSnapshot encoded = DecodePlaces(file.snapshot());
-  const ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadGroups(encoded));
+  const ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadChunks(encoded));
   // the shard is changed only once everything has been read
   shard_->Restore(snapshot);
 
@@ -239,11 +239,11 @@ void Checkpointer::RestoreFrom(uint64_t number) {
   }
 }
 
-std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
+std::vector<std::shared_ptr<StoredChunk>> Checkpointer::ReadChunks(
     const EncodedSnapshot& encoded) {
-  std::vector<std::shared_ptr<StoredGroup>> groups(encoded.places.size());
+  std::vector<std::shared_ptr<StoredChunk>> chunks(encoded.places.size());
   // an upper bound of the bytes still to come: while they exceed the memory,
-  // groups go to the disk at once, so that the last ones fit into memory
+  // chunks go to the disk at once, so that the last ones fit into memory
   std::set<uint64_t> segments;
   for (const auto& place : encoded.places) {
     segments.insert(place.location.segment);
@@ -254,14 +254,14 @@ std::vector<std::shared_ptr<StoredGroup>> Checkpointer::ReadGroups(
   }
   ReadPlaces(options_.folder, encoded,
              [&](size_t index, const SegmentRecord& record) {
-               groups[index] = shard_->MakeGroup(
+               chunks[index] = shard_->MakeChunk(
                    {record.block.begin(), record.block.end()}, record.serial,
                    record.writer, record.sequence,
                    /*wants_disk=*/bytes_left > shard_->config().max_bytes);
                bytes_left -= static_cast<int64_t>(record.block.size());
-               options_.on_restored_group();
+               options_.on_restored_chunk();
              });
-  return groups;
+  return chunks;
 }
 
 void Checkpointer::ReplayJournal(uint64_t first_segment) {
@@ -280,7 +280,7 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
               shard_->ReplayLimiters(DecodeLimiters(record.block));
               return;
             }
-            // skip a group that was written twice or is in the checkpoint
+            // skip a chunk that was written twice or is in the checkpoint
             if (record.serial <= last_serial) return;
             last_serial = record.serial;
             const InsertResult result =
@@ -289,12 +289,12 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             if (result != InsertResult::kInserted &&
                 result != InsertResult::kWait) {
               restored_.problems.push_back(
-                  fmt::format("{}: the group at byte {} no longer fits",
+                  fmt::format("{}: the chunk at byte {} no longer fits",
                               path.string(), offset));
             }
             locations_[record.serial] = {number, offset};
-            ++restored_.journal_groups;
-            options_.on_restored_group();
+            ++restored_.journal_chunks;
+            options_.on_restored_chunk();
           });
       if (left > 0) {
         restored_.problems.push_back(

@@ -1,7 +1,7 @@
 // Save() writes in an order that a crash may cut anywhere:
 //
-//   1. append the groups of the snapshot that no segment holds yet;
-//   2. append the live groups of sparse segments again, to free these;
+//   1. append the chunks of the snapshot that no segment holds yet;
+//   2. append the live chunks of sparse segments again, to free these;
 //   3. force the segments to the disk;
 //   4. write the checkpoint's file, which names the segments that it needs;
 //   5. verify the kept checkpoints that an earlier process wrote;
@@ -9,7 +9,7 @@
 //
 // With a journal, inserts append to the open segment at any moment, also
 // between these steps. So a checkpoint notes the first segment that may hold a
-// group younger than its snapshot: the journal begins there.
+// chunk younger than its snapshot: the journal begins there.
 #include "replay/checkpoint/checkpointer.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@
 namespace replicant::replay {
 namespace {
 
-// Below this share of live bytes the live groups of a segment are written
+// Below this share of live bytes the live chunks of a segment are written
 // again.
 constexpr double kSparse = 0.5;
 
@@ -52,10 +52,10 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
   RemoveStaleTemporaries(options.folder);
   const bool is_new_layout = Restore();
   // make the restored state the newest checkpoint; if there is no journal from
-  // here on, it also preserves the groups of the old journal
+  // here on, it also preserves the chunks of the old journal
   if (options.restore_id != 0 ||
       (is_new_layout && options.durability == Durability::kCheckpoint &&
-       restored_.journal_groups > 0)) {
+       restored_.journal_chunks > 0)) {
     Save(shard->TakeSnapshot(), options.restore_id);
   }
   if (is_new_layout) {
@@ -64,10 +64,10 @@ Checkpointer::Checkpointer(const CheckpointOptions& options, Shard* shard)
   }
   if (options.durability == Durability::kJournal) {
     shard->SetJournal(
-        {.append_group =
-             [this](const Group& group) {
+        {.append_chunk =
+             [this](const Chunk& chunk) {
                MutexLock lock(mutex_);
-               AppendLocked(group);
+               AppendLocked(chunk);
              },
          .append_limiters =
              [this](const LimiterStates& states) { AppendLimiters(states); }});
@@ -85,7 +85,7 @@ uint64_t Checkpointer::Save() { return Save(shard_->TakeSnapshot(), 0); }
 
 uint64_t Checkpointer::Save(const ShardSnapshot& snapshot, uint64_t id) {
   MutexLock save_lock(save_mutex_);
-  AppendNewGroups(snapshot);
+  AppendNewChunks(snapshot);
   AppendLiveOfSparseSegments(snapshot);
   SyncSegments();
   const uint64_t number = WriteCheckpoint(snapshot, id);
@@ -94,7 +94,7 @@ uint64_t Checkpointer::Save(const ShardSnapshot& snapshot, uint64_t id) {
   return number;
 }
 
-GroupLocation Checkpointer::AppendRecord(const SegmentRecord& record) {
+ChunkLocation Checkpointer::AppendRecord(const SegmentRecord& record) {
   if (writers_.empty() ||
       writers_.back()->size_bytes() >= options_.segment_bytes) {
     writers_.push_back(std::make_shared<SegmentWriter>(
@@ -111,9 +111,9 @@ GroupLocation Checkpointer::AppendRecord(const SegmentRecord& record) {
   return {writer.number(), offset};
 }
 
-void Checkpointer::AppendLocked(const Group& group) {
-  locations_[group.serial] =
-      AppendRecord({group.serial, group.writer, group.sequence, group.block});
+void Checkpointer::AppendLocked(const Chunk& chunk) {
+  locations_[chunk.serial] =
+      AppendRecord({chunk.serial, chunk.writer, chunk.sequence, chunk.block});
 }
 
 void Checkpointer::AppendLimiters(const LimiterStates& states) {
@@ -126,22 +126,22 @@ bool Checkpointer::IsOpen(uint64_t segment) const {
   return !writers_.empty() && writers_.back()->number() == segment;
 }
 
-void Checkpointer::AppendNewGroups(const ShardSnapshot& snapshot) {
-  for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
+void Checkpointer::AppendNewChunks(const ShardSnapshot& snapshot) {
+  for (const ShardSnapshot::SavedChunk& saved : snapshot.chunks) {
     MutexLock lock(mutex_);
-    if (!locations_.contains(saved.group->serial)) AppendLocked(*saved.data);
+    if (!locations_.contains(saved.chunk->serial)) AppendLocked(*saved.data);
   }
 }
 
 void Checkpointer::AppendLiveOfSparseSegments(const ShardSnapshot& snapshot) {
-  std::map<uint64_t, std::vector<const Group*>> groups;  // by segment
+  std::map<uint64_t, std::vector<const Chunk*>> chunks;  // by segment
   std::set<uint64_t> sparse;
   {
     MutexLock lock(mutex_);
     std::map<uint64_t, int64_t> live_bytes;
-    for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
-      const uint64_t segment = locations_.at(saved.group->serial).segment;
-      groups[segment].push_back(saved.data.get());
+    for (const ShardSnapshot::SavedChunk& saved : snapshot.chunks) {
+      const uint64_t segment = locations_.at(saved.chunk->serial).segment;
+      chunks[segment].push_back(saved.data.get());
       live_bytes[segment] += static_cast<int64_t>(saved.data->block.size());
     }
     for (const auto& [number, bytes] : live_bytes) {
@@ -152,9 +152,9 @@ void Checkpointer::AppendLiveOfSparseSegments(const ShardSnapshot& snapshot) {
     }
   }
   for (const uint64_t number : sparse) {
-    for (const Group* group : groups[number]) {
+    for (const Chunk* chunk : chunks[number]) {
       MutexLock lock(mutex_);
-      AppendLocked(*group);
+      AppendLocked(*chunk);
     }
   }
 }
@@ -164,7 +164,7 @@ void Checkpointer::SyncSegments() {
   {
     MutexLock lock(mutex_);
     writers = writers_;
-    // only the last one takes more groups
+    // only the last one takes more chunks
     if (writers_.size() > 1)
       writers_.erase(writers_.begin(), writers_.end() - 1);
   }
@@ -186,7 +186,7 @@ uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
   head.id = id;
   const auto location = [&](uint64_t serial) {
     MutexLock lock(mutex_);
-    const GroupLocation place = locations_.at(serial);
+    const ChunkLocation place = locations_.at(serial);
     head.segments.insert(place.segment);
     return place;
   };
@@ -194,7 +194,7 @@ uint64_t Checkpointer::WriteCheckpoint(const ShardSnapshot& snapshot,
   {
     MutexLock lock(mutex_);
     head.number = last_number_ + 1;
-    // the first segment that may hold a group younger than the snapshot
+    // the first segment that may hold a chunk younger than the snapshot
     head.journal_segment = next_segment_;
     for (const auto& [number, info] : segments_) {
       if (info.max_serial > snapshot.last_serial || IsOpen(number)) {
@@ -226,7 +226,7 @@ void Checkpointer::ForgetOldHeads() {
 
 void Checkpointer::ForgetOld(const ShardSnapshot& snapshot) {
   std::set<uint64_t> live;
-  for (const auto& saved : snapshot.groups) live.insert(saved.group->serial);
+  for (const auto& saved : snapshot.chunks) live.insert(saved.chunk->serial);
   std::set<uint64_t> kept, needed;
   {
     MutexLock lock(mutex_);

@@ -32,8 +32,8 @@ struct CheckpointOptions {
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
-  // Called for every restored group: a large replay takes minutes.
-  std::function<void()> on_restored_group = [] {};
+  // Called for every restored chunk: a large replay takes minutes.
+  std::function<void()> on_restored_chunk = [] {};
 };
 
 // Results of the restore in Checkpointer's constructor.
@@ -41,8 +41,8 @@ struct RestoreReport {
   // The number of the loaded checkpoint; std::nullopt if none was loaded.
   std::optional<uint64_t> number;
   uint64_t id = 0;  // its id, or 0
-  // Groups of the journal that were inserted after the checkpoint.
-  int64_t journal_groups = 0;
+  // Chunks of the journal that were inserted after the checkpoint.
+  int64_t journal_chunks = 0;
   // Why newer checkpoints were skipped, or where the journal stopped: one line
   // each, naming the file.
   std::vector<std::string> problems;
@@ -50,21 +50,21 @@ struct RestoreReport {
 
 // Keeps a shard on disk, in one folder:
 //
-//   segment-NNNNNNNN.log      step groups, each written once
+//   segment-NNNNNNNN.log      chunks, each written once
 //                             (replay/store/segment.h)
-//   checkpoint-NNNNNNNN.ckpt  a snapshot, with the places of its groups
+//   checkpoint-NNNNNNNN.ckpt  a snapshot, with the places of its chunks
 //   checkpoint-NNNNNNNN.damaged  a folder with a checkpoint that cannot be
 //                             read and its segments; never deleted
 //   layout.yaml               the sizes of steps and the durability
 //   lock                      held while a Checkpointer lives
 //
-// A checkpoint writes the groups added since the last one and a snapshot
+// A checkpoint writes the chunks added since the last one and a snapshot
 // of everything else, forces both to disk, and only then renames its
 // file, so a crash at any byte leaves the previous checkpoint. The shard
 // keeps serving and stops only while TakeSnapshot() copies. Segments
 // that no kept checkpoint needs are deleted. Only checkpoints that this
 // object has read whole or written count as kept; unreadable ones are
-// set aside. If most of a segment is dead, its live groups are written
+// set aside. If most of a segment is dead, its live chunks are written
 // again, so the folder stays below about twice the shard's size per kept
 // checkpoint.
 //
@@ -76,7 +76,7 @@ struct RestoreReport {
 // A checkpoint file is: magic "RCK1" u32, version 3 u32, number u64, id u64,
 // first segment of the journal after it u64, bytes of the snapshot u64, number
 // of segments u32, CRC-32C of all bytes up to the snapshot except itself u32,
-// CRC-32C of the snapshot u32, zero u32, the segments of its groups, u64 each,
+// CRC-32C of the snapshot u32, zero u32, the segments of its chunks, u64 each,
 // the snapshot (replay/table/snapshot.h). Version 2, which is still read, has
 // no windows.
 //
@@ -122,7 +122,7 @@ class Checkpointer {
   void FindFiles() REQUIRES(mutex_);
   void RestoreNewest() REQUIRES(mutex_);
   void RestoreFrom(uint64_t number) REQUIRES(mutex_);
-  std::vector<std::shared_ptr<StoredGroup>> ReadGroups(
+  std::vector<std::shared_ptr<StoredChunk>> ReadChunks(
       const EncodedSnapshot& encoded) REQUIRES(mutex_);
   void ReplayJournal(uint64_t first_segment) REQUIRES(mutex_);
   // Moves a checkpoint, with links to its segments, to a separate folder.
@@ -133,12 +133,12 @@ class Checkpointer {
   void VerifyKept() EXCLUDES(mutex_);
 
   // Appends a record to the open segment, and opens one if there is none.
-  GroupLocation AppendRecord(const SegmentRecord& record) REQUIRES(mutex_);
-  void AppendLocked(const Group& group) REQUIRES(mutex_);
+  ChunkLocation AppendRecord(const SegmentRecord& record) REQUIRES(mutex_);
+  void AppendLocked(const Chunk& chunk) REQUIRES(mutex_);
   void AppendLimiters(const LimiterStates& states) EXCLUDES(mutex_);
-  // Whether the segment still accepts groups.
+  // Whether the segment still accepts chunks.
   bool IsOpen(uint64_t segment) const REQUIRES(mutex_);
-  void AppendNewGroups(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
+  void AppendNewChunks(const ShardSnapshot& snapshot) EXCLUDES(mutex_);
   void AppendLiveOfSparseSegments(const ShardSnapshot& snapshot)
       EXCLUDES(mutex_);
   void SyncSegments() EXCLUDES(mutex_);
@@ -158,13 +158,13 @@ class Checkpointer {
   // Held only briefly, since an insert may wait for it. Lock order: the shard's
   // lock first, then this one.
   mutable Mutex mutex_;
-  // The last one takes new groups; the others are not forced to disk yet.
+  // The last one takes new chunks; the others are not forced to disk yet.
   std::vector<std::shared_ptr<SegmentWriter>> writers_ GUARDED_BY(mutex_);
   uint64_t next_segment_ GUARDED_BY(mutex_) = 1;
   // The limiters' states last written to the journal, encoded.
   std::vector<std::byte> limiters_ GUARDED_BY(mutex_);
-  // The groups' places, by serial.
-  std::unordered_map<uint64_t, GroupLocation> locations_ GUARDED_BY(mutex_);
+  // The chunks' places, by serial.
+  std::unordered_map<uint64_t, ChunkLocation> locations_ GUARDED_BY(mutex_);
   std::map<uint64_t, SegmentInfo> segments_ GUARDED_BY(mutex_);
   // The heads of the checkpoints that are kept, by number.
   std::map<uint64_t, CheckpointHead> kept_ GUARDED_BY(mutex_);

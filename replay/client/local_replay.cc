@@ -72,7 +72,7 @@ void LocalReplay::Writer::Send() {
   // the shard is never closed, and its writers send whole episodes in order
   REPLICANT_CHECK(
       result == InsertResult::kInserted || result == InsertResult::kWait,
-      "LocalReplay: step group {} of writer {}: result {}", sequence_, id_,
+      "LocalReplay: chunk {} of writer {}: result {}", sequence_, id_,
       static_cast<int>(result));
 }
 

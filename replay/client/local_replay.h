@@ -11,8 +11,8 @@
 #include "replay/client/batch.h"
 #include "replay/client/importance_weights.h"
 #include "replay/client/step_sink.h"
+#include "replay/format/chunk_format.h"
 #include "replay/format/frame_codec.h"
-#include "replay/format/step_group.h"
 #include "replay/table/shard.h"
 
 namespace replicant::replay {
@@ -48,7 +48,7 @@ class LocalReplay {
     void EndEpisode(std::span<const std::byte> observation,
                     std::span<const std::byte> frame) override;
 
-    // The writer's position: the last group that the replay has inserted.
+    // The writer's position: the last chunk that the replay has inserted.
     struct State {
       uint64_t episode = 0;
       uint64_t sequence = 0;
@@ -70,8 +70,8 @@ class LocalReplay {
     int64_t next_step_ = 0;
     int64_t num_sent_ = 0;
     int64_t num_sent_before_ = 0;  // of the episode that begins next
-    std::optional<StepGroupBuilder> builder_;
-    std::optional<FrameGroupEncoder> encoder_;
+    std::optional<ChunkBuilder> builder_;
+    std::optional<FrameBlockEncoder> encoder_;
   };
 
   // Inserts waiting items that are admitted now; true if none is left. If

@@ -112,14 +112,14 @@ StepWriterMetrics ShardedWriter::metrics() const {
     if (writer == nullptr) continue;
     const StepWriterMetrics one = writer->metrics();
     sum.appended_steps += one.appended_steps;
-    sum.acknowledged_groups += one.acknowledged_groups;
+    sum.acknowledged_chunks += one.acknowledged_chunks;
     sum.acknowledged_steps += one.acknowledged_steps;
     sum.dropped_episodes += one.dropped_episodes;
     sum.dropped_steps += one.dropped_steps;
-    sum.resent_groups += one.resent_groups;
+    sum.resent_chunks += one.resent_chunks;
     sum.waited_s += one.waited_s;
-    sum.queued_groups += one.queued_groups;
-    sum.unanswered_groups += one.unanswered_groups;
+    sum.queued_chunks += one.queued_chunks;
+    sum.unanswered_chunks += one.unanswered_chunks;
     sum.is_connected |= one.is_connected;
   }
   return sum;

@@ -1,16 +1,16 @@
-// The caller fills a group and queues it; the thread sends it and keeps it
-// until it is acknowledged. Each group is thus in one of three places:
+// The caller fills a chunk and queues it; the thread sends it and keeps it
+// until it is acknowledged. Each chunk is thus in one of three places:
 //
 //   builder_ -> queue_ -> sent_ (with a sequence) -> acknowledged
 //
-// sent_ holds the unacknowledged groups in the order of their sequences; the
+// sent_ holds the unacknowledged chunks in the order of their sequences; the
 // first num_under_way_ of them are in requests under way. Up to kMaxRequests
 // requests may be, so that the service need not wait for the network. After any
 // refusal or loss the thread rewinds: it waits for the other requests, sets
 // num_under_way_ to 0 and sends sent_ again from its front. The service ignores
-// sequences that it has, so a group is inserted once.
+// sequences that it has, so a chunk is inserted once.
 //
-// The acknowledgement of group n grants credits for groups after n. The thread
+// The acknowledgement of chunk n grants credits for chunks after n. The thread
 // never sends a sequence beyond last_allowed_; without credits it sends an
 // empty request, which the service answers once it has some.
 #include "replay/client/step_writer.h"
@@ -40,9 +40,9 @@ void CheckRange(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 StepWriterOptions Checked(StepWriterOptions options) {
-  CheckRange("group_steps", options.group_steps, 1, kMaxGroupSteps);
+  CheckRange("group_steps", options.group_steps, 1, kMaxChunkSteps);
   CheckRange("queue_groups", options.queue_groups, 1, 1 << 20);
-  CheckRange("message_groups", options.message_groups, 1, kMaxGroupsPerInsert);
+  CheckRange("message_groups", options.message_chunks, 1, kMaxChunksPerInsert);
   CheckRange("wait", options.wait.count(), 0, kMaxWaitMs);
   CheckRange("observation_bytes", options.shape.observation_bytes, 0,
              kMaxRowBytes);
@@ -54,12 +54,12 @@ StepWriterOptions Checked(StepWriterOptions options) {
                              options.shape.frame_bytes +
                              options.shape.action_bytes + 16;
   // the last observation, and the headers
-  const int64_t group_bytes = (options.group_steps + 1) * step_bytes + 64;
-  if (group_bytes > kMaxMessageBytes) {
+  const int64_t chunk_bytes = (options.group_steps + 1) * step_bytes + 64;
+  if (chunk_bytes > kMaxMessageBytes) {
     throw InvalidArgument(
-        fmt::format("StepWriter: a group of {} steps can have {} bytes, but a "
+        fmt::format("StepWriter: a chunk of {} steps can have {} bytes, but a "
                     "message at most {}; hint: group_steps {}",
-                    options.group_steps, group_bytes, kMaxMessageBytes,
+                    options.group_steps, chunk_bytes, kMaxMessageBytes,
                     (kMaxMessageBytes - 64) / step_bytes - 1));
   }
   if (options.writer_id == 0) options.writer_id = rpc::RandomId();
@@ -91,7 +91,7 @@ StepWriter::~StepWriter() { Close(); }
 void StepWriter::AbandonEpisode() {
   MutexLock lock(mutex_);
   if (!std::exchange(is_open_, false)) return;
-  DropGroup();
+  DropChunk();
   DropEpisode(episode_);
 }
 
@@ -103,7 +103,7 @@ void StepWriter::BeginEpisode() {
   next_step_ = 0;
 }
 
-void StepWriter::DropGroup() {
+void StepWriter::DropChunk() {
   if (!builder_) return;
   metrics_.dropped_steps += builder_->num_steps();
   builder_.reset();
@@ -124,7 +124,7 @@ AppendResult StepWriter::CheckOpen() {
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;
   if (is_open_ && dropped_episode_ == episode_) {
-    DropGroup();
+    DropChunk();
     is_open_ = false;
   }
   if (!is_open_) return AppendResult::kEpisodeDropped;
@@ -136,10 +136,10 @@ AppendResult StepWriter::Append(const Step& step, Clock::TimePoint deadline) {
   if (const auto result = CheckOpen(); result != AppendResult::kOk) {
     return result;
   }
-  // either all steps of a group have a priority or none does
+  // either all steps of a chunk have a priority or none does
   if (builder_ && builder_->num_steps() > 0 &&
       builder_->has_priorities() != step.priority.has_value()) {
-    if (const auto result = QueueGroup(deadline); result != AppendResult::kOk) {
+    if (const auto result = QueueChunk(deadline); result != AppendResult::kOk) {
       return result;
     }
   }
@@ -156,7 +156,7 @@ AppendResult StepWriter::Append(const Step& step, Clock::TimePoint deadline) {
     ++metrics_.appended_steps;
   }
   if (builder_->num_steps() < options_.group_steps) return AppendResult::kOk;
-  return QueueGroup(deadline);
+  return QueueChunk(deadline);
 }
 
 AppendResult StepWriter::EndEpisode(std::span<const std::byte> observation,
@@ -172,7 +172,7 @@ AppendResult StepWriter::EndEpisode(std::span<const std::byte> observation,
   }
   builder_->AddLastObservation(observation);
   AddFrame(frame);
-  const AppendResult result = QueueGroup(deadline);
+  const AppendResult result = QueueChunk(deadline);
   is_open_ = false;
   return result;
 }
@@ -204,11 +204,11 @@ bool StepWriter::AwaitRoom(Clock::TimePoint deadline) {
   return is_over();
 }
 
-AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
-  QueuedGroup group;
-  group.episode = episode_;
-  group.num_steps = builder_->num_steps();
-  group.block = builder_->Finish(encoder_ ? encoder_->Finish()
+AppendResult StepWriter::QueueChunk(Clock::TimePoint deadline) {
+  QueuedChunk chunk;
+  chunk.episode = episode_;
+  chunk.num_steps = builder_->num_steps();
+  chunk.block = builder_->Finish(encoder_ ? encoder_->Finish()
                                           : std::vector<std::byte>());
   builder_.reset();
 
@@ -222,21 +222,21 @@ AppendResult StepWriter::QueueGroup(Clock::TimePoint deadline) {
   if (failure_) std::rethrow_exception(failure_);
   if (is_closed_) return AppendResult::kClosed;
   if (!is_in_time || dropped_episode_ == episode_) {
-    metrics_.dropped_steps += group.num_steps;
+    metrics_.dropped_steps += chunk.num_steps;
     DropEpisode(episode_);
     is_open_ = false;
     return AppendResult::kEpisodeDropped;
   }
-  queue_.push_back(std::move(group));
-  // only once: more groups may gather until the thread is awake
-  if (std::exchange(wants_group_, false)) wake_.Wake();
+  queue_.push_back(std::move(chunk));
+  // only once: more chunks may gather until the thread is awake
+  if (std::exchange(wants_chunk_, false)) wake_.Wake();
   return AppendResult::kOk;
 }
 
 void StepWriter::DropEpisode(uint64_t episode) {
-  std::erase_if(queue_, [&](const QueuedGroup& group) REQUIRES(mutex_) {
-    if (group.episode != episode) return false;
-    metrics_.dropped_steps += group.num_steps;
+  std::erase_if(queue_, [&](const QueuedChunk& chunk) REQUIRES(mutex_) {
+    if (chunk.episode != episode) return false;
+    metrics_.dropped_steps += chunk.num_steps;
     return true;
   });
   if (episode > dropped_episode_) {
@@ -276,8 +276,8 @@ void StepWriter::Close() {
 StepWriterMetrics StepWriter::metrics() const {
   MutexLock lock(mutex_);
   StepWriterMetrics metrics = metrics_;
-  metrics.queued_groups = static_cast<int64_t>(queue_.size());
-  metrics.unanswered_groups = static_cast<int64_t>(sent_.size());
+  metrics.queued_chunks = static_cast<int64_t>(queue_.size());
+  metrics.unanswered_chunks = static_cast<int64_t>(sent_.size());
   return metrics;
 }
 
@@ -292,7 +292,7 @@ void StepWriter::Run(const Thread::StopToken& stop) {
         --num_requests_;
         HandleReply(client_.Wait(*id));
       }
-      if (!SendGroups()) Await();
+      if (!SendChunks()) Await();
     }
     SayGoodbye();
   } catch (const std::exception&) {
@@ -335,35 +335,35 @@ void StepWriter::Await() {
   {
     MutexLock lock(mutex_);
     metrics_.is_connected = client_.IsResponsive();
-    wants_group_ = !is_paused && num_requests_ < kMaxRequests &&
+    wants_chunk_ = !is_paused && num_requests_ < kMaxRequests &&
                    !must_rewind_ &&
                    (next_sequence_ <= last_allowed_ || num_requests_ == 0);
-    if (wants_group_ && !queue_.empty()) return;
+    if (wants_chunk_ && !queue_.empty()) return;
   }
   rpc::Client* const client = &client_;
   rpc::Client::AwaitAny(
       {&client, 1}, wake_,
       is_paused ? resume_at_ - now : Clock::Duration(kWriterIdleInterval));
   MutexLock lock(mutex_);
-  wants_group_ = false;
+  wants_chunk_ = false;
 }
 
 uint64_t StepWriter::BaseSequence() const {
   return sent_.empty() ? next_sequence_ : sent_.front().sequence;
 }
 
-bool StepWriter::SendGroups() {
+bool StepWriter::SendChunks() {
   if (num_requests_ >= kMaxRequests || clock_->Now() < resume_at_) return false;
   InsertRequest request;
   {
     MutexLock lock(mutex_);
     if (must_rewind_) {
       if (num_requests_ > 0) return false;
-      metrics_.resent_groups += static_cast<int64_t>(num_under_way_);
+      metrics_.resent_chunks += static_cast<int64_t>(num_under_way_);
       num_under_way_ = 0;
       must_rewind_ = false;
     }
-    const auto limit = static_cast<size_t>(options_.message_groups);
+    const auto limit = static_cast<size_t>(options_.message_chunks);
     request.writer = options_.writer_id;
     request.base_sequence = BaseSequence();
     request.base_steps = static_cast<uint64_t>(
@@ -372,7 +372,7 @@ bool StepWriter::SendGroups() {
                                  ? sent_[num_under_way_].sequence
                                  : next_sequence_;
     request.wait_ms = static_cast<uint32_t>(options_.wait.count());
-    // groups to send again, then new ones. The blocks in sent_ keep their
+    // chunks to send again, then new ones. The blocks in sent_ keep their
     // addresses until this thread drops them
     int64_t num_bytes = 0;
     while (request.blocks.size() < limit) {
@@ -395,7 +395,7 @@ bool StepWriter::SendGroups() {
     }
     changed_.NotifyAll();
   }
-  // without a group it asks for credits
+  // without a chunk it asks for credits
   SendRequest(request);
   return true;
 }
@@ -431,15 +431,15 @@ void StepWriter::HandleReply(rpc::CallReply reply) {
 void StepWriter::HandleAck(const InsertAck& ack) {
   MutexLock lock(mutex_);
   for (const uint64_t sequence : ack.dropped) {
-    for (const QueuedGroup& group : sent_) {
-      if (group.sequence != sequence) continue;
-      metrics_.dropped_steps += group.num_steps;
-      metrics_.acknowledged_steps -= group.num_steps;
-      DropEpisode(group.episode);
+    for (const QueuedChunk& chunk : sent_) {
+      if (chunk.sequence != sequence) continue;
+      metrics_.dropped_steps += chunk.num_steps;
+      metrics_.acknowledged_steps -= chunk.num_steps;
+      DropEpisode(chunk.episode);
     }
   }
   while (!sent_.empty() && sent_.front().sequence <= ack.last_sequence) {
-    ++metrics_.acknowledged_groups;
+    ++metrics_.acknowledged_chunks;
     metrics_.acknowledged_steps += sent_.front().num_steps;
     sent_.pop_front();
     if (num_under_way_ > 0) --num_under_way_;

@@ -14,13 +14,13 @@
 #include "base/rpc/client.h"
 #include "base/thread.h"
 #include "replay/client/step_sink.h"
+#include "replay/format/chunk_format.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
-#include "replay/format/step_group.h"
 
 namespace replicant::replay {
 
-// The groups of a message are one part of it.
+// The chunks of a message are one part of it.
 inline constexpr int64_t kMaxMessageBytes = rpc::SocketOptions().max_part_bytes;
 
 struct StepWriterOptions {
@@ -28,15 +28,15 @@ struct StepWriterOptions {
   std::string name = "writer";
   rpc::CurveRole curve = {};
   StepShape shape;
-  // Steps of a group: the unit of sending, and of eviction in the replay. The
-  // writer sends a group once it is full or its episode ends.
+  // Steps of a chunk: the unit of sending, and of eviction in the replay. The
+  // writer sends a chunk once it is full or its episode ends.
   int64_t group_steps = 8;
   FrameCodec codec = FrameCodec::kLz4;
-  // Maximum number of groups waiting to be sent; then Append() waits.
+  // Maximum number of chunks waiting to be sent; then Append() waits.
   int64_t queue_groups = 64;
-  // Maximum number of groups in one message.
-  int64_t message_groups = 64;
-  // Maximum number of bytes of the groups in one message; a longer group goes
+  // Maximum number of chunks in one message.
+  int64_t message_chunks = 64;
+  // Maximum number of bytes of the chunks in one message; a longer chunk goes
   // alone.
   int64_t message_bytes = kMaxMessageBytes;
   // Longest time that the service delays an answer while a rate limiter makes
@@ -60,14 +60,14 @@ enum class [[nodiscard]] AppendResult{
 // Counts since the writer was made.
 struct StepWriterMetrics {
   int64_t appended_steps = 0;
-  int64_t acknowledged_groups = 0;
+  int64_t acknowledged_chunks = 0;
   int64_t acknowledged_steps = 0;  // in the replay, according to its answers
   int64_t dropped_episodes = 0;    // lost from some step on
   int64_t dropped_steps = 0;       // appended steps that were lost
-  int64_t resent_groups = 0;
+  int64_t resent_chunks = 0;
   double waited_s = 0.0;          // of the caller, for room in the queue
-  int64_t queued_groups = 0;      // now
-  int64_t unanswered_groups = 0;  // sent, now
+  int64_t queued_chunks = 0;      // now
+  int64_t unanswered_chunks = 0;  // sent, now
   bool is_connected = false;
 };
 
@@ -79,11 +79,11 @@ struct StepWriterMetrics {
 //   writer.EndEpisode(last_observation, last_frame, deadline);
 //   writer.Flush(deadline);
 //
-// Append() compresses steps and puts full groups into a bounded queue; the
+// Append() compresses steps and puts full chunks into a bounded queue; the
 // writer's thread sends them within the service's credits. While the service is
 // away, or a rate limiter makes the writer wait, the queue fills. Append() then
 // waits until its deadline at most, and drops the episode rather than stop the
-// environment. After a reconnection the writer sends all unacknowledged groups
+// environment. After a reconnection the writer sends all unacknowledged chunks
 // again; the service inserts each once.
 //
 // Thread-safety: any thread may call metrics() and StopWaiting(); one thread
@@ -91,7 +91,7 @@ struct StepWriterMetrics {
 class StepWriter : public StepSink {
  public:
   // Connects in the background. Throws InvalidArgument for options outside
-  // their range and for a group that no message has room for, CommError for an
+  // their range and for a chunk that no message has room for, CommError for an
   // endpoint that cannot be parsed. `clock` outlives the writer.
   explicit StepWriter(StepWriterOptions options, Clock* clock = &Clock::Real());
   // Drops unacknowledged steps.
@@ -118,11 +118,11 @@ class StepWriter : public StepSink {
   void EndEpisode(std::span<const std::byte> observation,
                   std::span<const std::byte> frame) override;
 
-  // Waits until the queue has room for a group, or can never have it; false at
+  // Waits until the queue has room for a chunk, or can never have it; false at
   // the deadline. The next call then does not wait. Lets a caller wait in
   // several parts without dropping the episode.
   [[nodiscard]] bool AwaitRoom(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // Waits until all groups are acknowledged; false at the deadline.
+  // Waits until all chunks are acknowledged; false at the deadline.
   [[nodiscard]] bool Flush(Clock::TimePoint deadline) EXCLUDES(mutex_);
   // From here on no call waits for room in the queue; an episode without room
   // is dropped. Lets a program end in time.
@@ -135,7 +135,7 @@ class StepWriter : public StepSink {
   uint64_t writer_id() const { return options_.writer_id; }
 
  private:
-  struct QueuedGroup {
+  struct QueuedChunk {
     uint64_t episode = 0;
     int64_t num_steps = 0;
     uint64_t sequence = 0;  // once it was sent
@@ -146,11 +146,11 @@ class StepWriter : public StepSink {
   void AddFrame(std::span<const std::byte> frame);
   // Returns kOk if the open episode can go on.
   AppendResult CheckOpen() EXCLUDES(mutex_);
-  AppendResult QueueGroup(Clock::TimePoint deadline) EXCLUDES(mutex_);
-  // Whether the open episode's next group can be queued, or is lost anyway.
+  AppendResult QueueChunk(Clock::TimePoint deadline) EXCLUDES(mutex_);
+  // Whether the open episode's next chunk can be queued, or is lost anyway.
   bool HasRoom() const REQUIRES(mutex_);
-  // Forgets the group that is being filled.
-  void DropGroup() REQUIRES(mutex_);
+  // Forgets the chunk that is being filled.
+  void DropChunk() REQUIRES(mutex_);
   // Removes an episode from the queue and counts it as lost.
   void DropEpisode(uint64_t episode) REQUIRES(mutex_);
 
@@ -158,12 +158,12 @@ class StepWriter : public StepSink {
   void Run(const Thread::StopToken& stop);
   // Checks that the service has the writer's StepShape; true once it answers.
   bool CheckService();
-  // Sends queued groups within the credits; true if it sent a message.
-  bool SendGroups() EXCLUDES(mutex_);
-  // Waits for an answer, a group that may be sent, or the end of a pause.
+  // Sends queued chunks within the credits; true if it sent a message.
+  bool SendChunks() EXCLUDES(mutex_);
+  // Waits for an answer, a chunk that may be sent, or the end of a pause.
   void Await() EXCLUDES(mutex_);
   void SendRequest(const InsertRequest& request);
-  // The sequence of the oldest group that is not acknowledged.
+  // The sequence of the oldest chunk that is not acknowledged.
   uint64_t BaseSequence() const REQUIRES(mutex_);
   void HandleReply(rpc::CallReply reply) EXCLUDES(mutex_);
   void HandleAck(const InsertAck& ack) EXCLUDES(mutex_);
@@ -176,25 +176,25 @@ class StepWriter : public StepSink {
   rpc::Client client_;
   rpc::WakeEvent wake_;  // wakes the thread
 
-  // the caller's: the episode that is open, and its group so far
+  // the caller's: the episode that is open, and its chunk so far
   uint64_t episode_ = 0;
   bool is_open_ = false;
   int64_t next_step_ = 0;
-  std::optional<StepGroupBuilder> builder_;
-  std::optional<FrameGroupEncoder> encoder_;
+  std::optional<ChunkBuilder> builder_;
+  std::optional<FrameBlockEncoder> encoder_;
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<QueuedGroup> queue_ GUARDED_BY(mutex_);
+  std::deque<QueuedChunk> queue_ GUARDED_BY(mutex_);
   // sent and not acknowledged, by sequence
-  std::deque<QueuedGroup> sent_ GUARDED_BY(mutex_);
+  std::deque<QueuedChunk> sent_ GUARDED_BY(mutex_);
   // number of them sent since the last rewind
   size_t num_under_way_ GUARDED_BY(mutex_) = 0;
   uint64_t dropped_episode_ GUARDED_BY(mutex_) = 0;
   bool is_closed_ GUARDED_BY(mutex_) = false;
   bool never_waits_ GUARDED_BY(mutex_) = false;
-  // The thread sleeps and could send a new group.
-  bool wants_group_ GUARDED_BY(mutex_) = false;
+  // The thread sleeps and could send a new chunk.
+  bool wants_chunk_ GUARDED_BY(mutex_) = false;
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   StepWriterMetrics metrics_ GUARDED_BY(mutex_);
 

@@ -2,9 +2,9 @@
 // and the segments. EncodeBatch() goes through the items once to copy their
 // rows and once to plan their frames.
 //
-// A segment is cut from one frame group of an item: the frames from the first
+// A segment is cut from one frame block of an item: the frames from the first
 // to the last that the item needs, still compressed. With a target in shared
-// memory, items whose groups are not compressed need no segments: their frames
+// memory, items whose chunks are not compressed need no segments: their frames
 // are copied to their places, one after the other with prefetching.
 #include "replay/format/batch_codec.h"
 
@@ -22,19 +22,19 @@ namespace {
 
 using rpc::WireWriter;
 
-// A range of frames of one group that an item needs.
+// A range of frames of one chunk that an item needs.
 struct Cut {
-  FrameGroupView frames;
-  int64_t first_step;  // of the group
-  int64_t first;       // index in the group
+  FrameBlockView frames;
+  int64_t first_step;  // of the chunk
+  int64_t first;       // index in the chunk
   int64_t num_frames;
 };
 
-// The frames of `group` from the first to the last that `item` needs.
-// num_frames is 0 if it needs none: the group may lie between its two stacks.
-Cut CutOf(const Group& group, const SampledItem& item, const BatchForm& form) {
-  const int64_t begin = group.view.first_step();
-  const int64_t end = group.view.end_observation();
+// The frames of `chunk` from the first to the last that `item` needs.
+// num_frames is 0 if it needs none: the chunk may lie between its two stacks.
+Cut CutOf(const Chunk& chunk, const SampledItem& item, const BatchForm& form) {
+  const int64_t begin = chunk.view.first_step();
+  const int64_t end = chunk.view.end_observation();
   int64_t first = end, last = begin - 1;
   for (const StepRange& needed : form.NeededFrames(item.step, item.n)) {
     const int64_t low = std::max(begin, needed.begin);
@@ -43,7 +43,7 @@ Cut CutOf(const Group& group, const SampledItem& item, const BatchForm& form) {
     first = std::min(first, low);
     last = std::max(last, high);
   }
-  return {FrameGroupView(group.view.frames()), begin, first - begin,
+  return {FrameBlockView(chunk.view.frames()), begin, first - begin,
           std::max<int64_t>(0, last - first + 1)};
 }
 
@@ -92,29 +92,29 @@ RowSpans PlaceRows(size_t count, const RowBytes& row, size_t max_part_bytes,
   return {rows, next, next + bytes_of(row.next_observations)};
 }
 
-// Finds the groups of one item in the order of its steps.
-class GroupCursor {
+// Finds the chunks of one item in the order of its steps.
+class ChunkCursor {
  public:
-  GroupCursor(const SampledBatch& batch, const SampledItem& item)
-      : next_(batch.groups.begin() + item.first_group) {}
+  ChunkCursor(const SampledBatch& batch, const SampledItem& item)
+      : next_(batch.chunks.begin() + item.first_chunk) {}
 
-  // The group that holds observation `step`, which is not below the previous
-  // call's. Precondition: it lies in the item's groups.
-  const StepGroupView& At(int64_t step) {
+  // The chunk that holds observation `step`, which is not below the previous
+  // call's. Precondition: it lies in the item's chunks.
+  const ChunkView& At(int64_t step) {
     while ((*next_)->view.end_observation() <= step) ++next_;
     return (*next_)->view;
   }
 
  private:
-  std::vector<std::shared_ptr<const Group>>::const_iterator next_;
+  std::vector<std::shared_ptr<const Chunk>>::const_iterator next_;
 };
 
 // The rows of a window, with zeros beyond its steps.
 void CopyWindow(const SampledBatch& batch, const SampledItem& item,
                 const StepShape& shape, const BatchForm& form, RowSpans& to) {
-  GroupCursor groups(batch, item);
+  ChunkCursor chunks(batch, item);
   for (int64_t i = 0; i <= item.n; ++i) {
-    const StepGroupView& view = groups.At(item.step + i);
+    const ChunkView& view = chunks.At(item.step + i);
     const int64_t row = item.step + i - view.first_step();
     CopyTo(to.observations, view.Observation(row));
     if (i < item.n) CopyTo(to.actions, view.Action(row));
@@ -126,8 +126,8 @@ void CopyWindow(const SampledBatch& batch, const SampledItem& item,
 
 void CopyTransition(const SampledBatch& batch, const SampledItem& item,
                     RowSpans& to) {
-  const StepGroupView& view = batch.GroupOf(item, item.step).view;
-  const StepGroupView& next_view = batch.GroupOf(item, item.step + item.n).view;
+  const ChunkView& view = batch.ChunkOf(item, item.step).view;
+  const ChunkView& next_view = batch.ChunkOf(item, item.step + item.n).view;
   CopyTo(to.observations, view.Observation(item.step - view.first_step()));
   CopyTo(to.next_observations,
          next_view.Observation(item.step + item.n - next_view.first_step()));
@@ -160,9 +160,9 @@ StepColumns StepColumnsOf(const SampledBatch& batch, const BatchForm& form) {
   float* reward = columns.rewards.data();
   float* discount = columns.discounts.data();
   for (const SampledItem& item : batch.items) {
-    GroupCursor groups(batch, item);
+    ChunkCursor chunks(batch, item);
     for (int64_t i = 0; i < item.n; ++i) {
-      const StepGroupView& view = groups.At(item.step + i);
+      const ChunkView& view = chunks.At(item.step + i);
       const int64_t row = item.step + i - view.first_step();
       reward[i] = view.reward(row);
       discount[i] = view.discount(row);
@@ -179,17 +179,17 @@ struct FrameCopy {
   std::byte* to;
 };
 
-// Adds the frames of an item whose groups are not compressed; `frames` and
+// Adds the frames of an item whose chunks are not compressed; `frames` and
 // `next_frames` are its rows. Writes the zeros beyond its last frame.
 void AddFrameCopies(const SampledBatch& batch, const SampledItem& item,
                     const BatchForm& form, int64_t frame_bytes,
                     std::byte* frames, std::byte* next_frames,
                     std::vector<FrameCopy>* copies) {
   const auto add = [&](int64_t step, bool is_next, int64_t j) {
-    const StepGroupView& view = batch.GroupOf(item, step).view;
-    const FrameGroupView group(view.frames());
+    const ChunkView& view = batch.ChunkOf(item, step).view;
+    const FrameBlockView chunk(view.frames());
     std::byte* const row = is_next ? next_frames : frames;
-    copies->push_back({group.Payload(step - view.first_step()).data(),
+    copies->push_back({chunk.Payload(step - view.first_step()).data(),
                        row + j * frame_bytes});
   };
   form.ForEachFrame(item.step, item.n, add);
@@ -239,7 +239,7 @@ void WriteItemColumns(WireWriter& writer, const SampledBatch& batch) {
 struct Plan {
   std::vector<Cut> cuts;
   std::vector<uint32_t> cuts_of_item;
-  std::vector<uint32_t> sizes;  // of each cut's frame group
+  std::vector<uint32_t> sizes;  // of each cut's frame block
   size_t total_bytes = 0;
   std::vector<FrameCopy> copies;  // of the items without segments
 };
@@ -256,8 +256,8 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
     const SampledItem& item = batch.items[i];
     const size_t begin = plan.cuts.size();
     bool is_raw = true;
-    for (int64_t g = 0; g < item.num_groups; ++g) {
-      Cut cut = CutOf(*batch.groups[static_cast<size_t>(item.first_group + g)],
+    for (int64_t g = 0; g < item.num_chunks; ++g) {
+      Cut cut = CutOf(*batch.chunks[static_cast<size_t>(item.first_chunk + g)],
                       item, form);
       if (cut.num_frames == 0) continue;
       is_raw &= cut.frames.codec() == FrameCodec::kNone;

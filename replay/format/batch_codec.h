@@ -18,12 +18,12 @@ enum class BatchState : uint8_t {
 
 // An encoded batch holds the rows of each item (replay/format/batch_form.h) and
 // the frames that it needs. The frames stay compressed, in segments: frame
-// groups (replay/format/frame_codec.h) cut out of the step groups. Frame
+// blocks (replay/format/frame_codec.h) cut out of the chunks. Frame
 // skip + i of a segment is the frame of step first_step + i,
 // 0 <= i < num_frames.
 //
 // If the reader shares memory, rows and segments are written there. Items of
-// uncompressed groups have no segments: their frames are written in place.
+// uncompressed chunks have no segments: their frames are written in place.
 // Segments that do not fit travel with the message.
 
 // Makes the message of `batch`, which was drawn from a table with this form.

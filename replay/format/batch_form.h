@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 namespace replicant::replay {
 

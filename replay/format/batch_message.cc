@@ -18,8 +18,8 @@ using rpc::MalformedMessage;
 using rpc::WireReader;
 
 constexpr std::string_view kSampleReply = "replay.sample reply";
-// Maximum number of groups of one item: its steps and its stack, with one step
-// per group.
+// Maximum number of chunks of one item: its steps and its stack, with one step
+// per chunk.
 constexpr uint32_t kMaxSegmentsPerItem =
     std::max(kMaxNStep, kMaxWindow) + kMaxStack + 1;
 // Maximum number of frames that an item holds.
@@ -206,7 +206,7 @@ void BatchMessage::CheckSegments() const {
     const auto is_covered = [&](int64_t begin, int64_t end) {
       while (begin < end && next < segment_ends_[i]) {
         const Segment& segment = segments_[next];
-        if (segment.num_frames > kMaxGroupFrames ||
+        if (segment.num_frames > kMaxBlockFrames ||
             segment.first_step > begin) {
           return false;
         }
@@ -306,14 +306,14 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
   std::vector<FrameDecoder::Target> targets;
   for (size_t s = begin; s < segment_ends_[i]; ++s) {
     const Segment& segment = segments_[s];
-    const FrameGroupView group(
+    const FrameBlockView chunk(
         segment_data_.subspan(segment.offset, segment.size));
-    if (group.frame_bytes() != shape_.frame_bytes ||
-        segment.skip + segment.num_frames > group.num_frames()) {
+    if (chunk.frame_bytes() != shape_.frame_bytes ||
+        segment.skip + segment.num_frames > chunk.num_frames()) {
       throw MalformedMessage(fmt::format(
           "{}: a segment with frames [{}, {}) holds {} of {} bytes",
           kSampleReply, segment.skip, segment.skip + segment.num_frames,
-          group.num_frames(), group.frame_bytes()));
+          chunk.num_frames(), chunk.frame_bytes()));
     }
     targets.clear();
     for (; next != end && next->step < segment.first_step + segment.num_frames;
@@ -321,7 +321,7 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
       targets.push_back(
           {segment.skip + next->step - segment.first_step, next->out});
     }
-    decoder.Decode(group, targets);
+    decoder.Decode(chunk, targets);
   }
 }
 

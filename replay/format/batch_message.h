@@ -31,7 +31,7 @@ class BatchMessage {
 
   BatchState state() const { return state_; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
-  // Without first_group and num_groups, which have no meaning here.
+  // Without first_chunk and num_chunks, which have no meaning here.
   const std::vector<SampledItem>& items() const { return items_; }
   int64_t table_size() const { return table_size_; }
   double table_mass() const { return table_mass_; }

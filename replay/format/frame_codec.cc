@@ -69,10 +69,10 @@ std::string_view ToString(FrameCodec codec) {
   REPLICANT_CHECK(false, "unknown FrameCodec {}", static_cast<int>(codec));
 }
 
-struct FrameGroupEncoder::Impl {
+struct FrameBlockEncoder::Impl {
   FrameCodec codec;
   int64_t frame_bytes;
-  int64_t group_size;
+  int64_t block_size;
   std::vector<uint32_t> ends;
   // [payload_capacity], of which ends.back() bytes are used
   std::unique_ptr<std::byte[]> payload;
@@ -90,7 +90,7 @@ struct FrameGroupEncoder::Impl {
   size_t Compress(Bytes frame, std::byte* out);
 };
 
-size_t FrameGroupEncoder::Impl::Compress(Bytes frame, std::byte* out) {
+size_t FrameBlockEncoder::Impl::Compress(Bytes frame, std::byte* out) {
   const bool is_first = ends.empty();
   const auto limit = frame.size() - 1;
   switch (codec) {
@@ -122,25 +122,25 @@ size_t FrameGroupEncoder::Impl::Compress(Bytes frame, std::byte* out) {
   REPLICANT_CHECK(false, "unknown FrameCodec {}", static_cast<int>(codec));
 }
 
-FrameGroupEncoder::FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes,
-                                     int64_t group_size)
+FrameBlockEncoder::FrameBlockEncoder(FrameCodec codec, int64_t frame_bytes,
+                                     int64_t block_size)
     : impl_(std::make_unique<Impl>()) {
   if (frame_bytes < 1 || frame_bytes > kMaxFrameBytes) {
     throw InvalidArgument(
-        fmt::format("FrameGroupEncoder: frame_bytes {} is outside [1, {}]",
+        fmt::format("FrameBlockEncoder: frame_bytes {} is outside [1, {}]",
                     frame_bytes, kMaxFrameBytes));
   }
-  if (group_size < 1 || group_size > kMaxGroupFrames) {
+  if (block_size < 1 || block_size > kMaxBlockFrames) {
     throw InvalidArgument(
-        fmt::format("FrameGroupEncoder: group_size {} is outside [1, {}]",
-                    group_size, kMaxGroupFrames));
+        fmt::format("FrameBlockEncoder: group_size {} is outside [1, {}]",
+                    block_size, kMaxBlockFrames));
   }
   impl_->codec = codec;
   impl_->frame_bytes = frame_bytes;
-  impl_->group_size = group_size;
+  impl_->block_size = block_size;
   // not initialised: pages that are never written take no memory
   impl_->payload.reset(
-      new std::byte[static_cast<size_t>(group_size * frame_bytes) +
+      new std::byte[static_cast<size_t>(block_size * frame_bytes) +
                     Lz4DictionaryEncoder::kSlackBytes]);
   if (codec == FrameCodec::kLz4 &&
       frame_bytes <=
@@ -156,23 +156,23 @@ FrameGroupEncoder::FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes,
   }
 }
 
-FrameGroupEncoder::~FrameGroupEncoder() = default;
-FrameGroupEncoder::FrameGroupEncoder(FrameGroupEncoder&&) noexcept = default;
-FrameGroupEncoder& FrameGroupEncoder::operator=(FrameGroupEncoder&&) noexcept =
+FrameBlockEncoder::~FrameBlockEncoder() = default;
+FrameBlockEncoder::FrameBlockEncoder(FrameBlockEncoder&&) noexcept = default;
+FrameBlockEncoder& FrameBlockEncoder::operator=(FrameBlockEncoder&&) noexcept =
     default;
 
-int64_t FrameGroupEncoder::num_frames() const {
+int64_t FrameBlockEncoder::num_frames() const {
   return static_cast<int64_t>(impl_->ends.size());
 }
-bool FrameGroupEncoder::full() const {
-  return num_frames() == impl_->group_size;
+bool FrameBlockEncoder::full() const {
+  return num_frames() == impl_->block_size;
 }
 
-void FrameGroupEncoder::Add(std::span<const std::byte> frame) {
-  REPLICANT_CHECK(!full(), "the group has {} frames", num_frames());
+void FrameBlockEncoder::Add(std::span<const std::byte> frame) {
+  REPLICANT_CHECK(!full(), "the block has {} frames", num_frames());
   if (static_cast<int64_t>(frame.size()) != impl_->frame_bytes) {
     throw InvalidArgument(
-        fmt::format("FrameGroupEncoder::Add: a frame has {} bytes, expected {}",
+        fmt::format("FrameBlockEncoder::Add: a frame has {} bytes, expected {}",
                     frame.size(), impl_->frame_bytes));
   }
   const size_t begin = impl_->PayloadBytes();
@@ -195,8 +195,8 @@ void FrameGroupEncoder::Add(std::span<const std::byte> frame) {
   impl_->ends.push_back(static_cast<uint32_t>(begin + size));
 }
 
-std::vector<std::byte> FrameGroupEncoder::Finish() {
-  REPLICANT_CHECK(num_frames() > 0, "an empty group");
+std::vector<std::byte> FrameBlockEncoder::Finish() {
+  REPLICANT_CHECK(num_frames() > 0, "an empty block");
   const size_t header_bytes =
       kHeaderBytes + impl_->ends.size() * sizeof(uint32_t);
   std::vector<std::byte> block;
@@ -209,11 +209,11 @@ std::vector<std::byte> FrameGroupEncoder::Finish() {
   return block;
 }
 
-FrameGroupView::FrameGroupView(std::span<const std::byte> block)
+FrameBlockView::FrameBlockView(std::span<const std::byte> block)
     : block_(block) {
   if (block.size() < kHeaderBytes || Load<uint32_t>(block, 0) != kMagic) {
     throw IoError(
-        fmt::format("frame group: its {} bytes do not begin with the magic "
+        fmt::format("frame block: its {} bytes do not begin with the magic "
                     "'RFG1' and a header of {} bytes",
                     block.size(), kHeaderBytes));
   }
@@ -221,21 +221,21 @@ FrameGroupView::FrameGroupView(std::span<const std::byte> block)
   num_frames_ = Load<uint16_t>(block, 6);
   frame_bytes_ = Load<uint32_t>(block, 8);
   if (codec > static_cast<uint16_t>(FrameCodec::kZstd)) {
-    throw IoError(fmt::format("frame group: unknown codec {}", codec));
+    throw IoError(fmt::format("frame block: unknown codec {}", codec));
   }
   codec_ = static_cast<FrameCodec>(codec);
-  if (num_frames_ < 1 || num_frames_ > kMaxGroupFrames) {
-    throw IoError(fmt::format("frame group: {} frames are outside [1, {}]",
-                              num_frames_, kMaxGroupFrames));
+  if (num_frames_ < 1 || num_frames_ > kMaxBlockFrames) {
+    throw IoError(fmt::format("frame block: {} frames are outside [1, {}]",
+                              num_frames_, kMaxBlockFrames));
   }
   if (frame_bytes_ < 1 || frame_bytes_ > kMaxFrameBytes) {
-    throw IoError(fmt::format("frame group: frame_bytes {} is outside [1, {}]",
+    throw IoError(fmt::format("frame block: frame_bytes {} is outside [1, {}]",
                               frame_bytes_, kMaxFrameBytes));
   }
   const size_t payload_begin =
       kHeaderBytes + static_cast<size_t>(num_frames_) * sizeof(uint32_t);
   if (Load<uint32_t>(block, 12) != 0 || block.size() < payload_begin) {
-    throw IoError("frame group: the header is damaged");
+    throw IoError("frame block: the header is damaged");
   }
   uint32_t begin = 0;
   for (int64_t i = 0; i < num_frames_; ++i) {
@@ -244,24 +244,24 @@ FrameGroupView::FrameGroupView(std::span<const std::byte> block)
     if (end <= begin || end - begin > frame_bytes_ ||
         (is_raw && end - begin != frame_bytes_)) {
       throw IoError(fmt::format(
-          "frame group: frame {} of {} bytes takes the payload [{}, {})", i,
+          "frame block: frame {} of {} bytes takes the payload [{}, {})", i,
           frame_bytes_, begin, end));
     }
     begin = end;
   }
   if (block.size() - payload_begin != begin) {
     throw IoError(fmt::format(
-        "frame group: the payload has {} bytes, but the header says {}",
+        "frame block: the payload has {} bytes, but the header says {}",
         block.size() - payload_begin, begin));
   }
 }
 
-uint32_t FrameGroupView::End(int64_t index) const {
+uint32_t FrameBlockView::End(int64_t index) const {
   return Load<uint32_t>(
       block_, kHeaderBytes + static_cast<size_t>(index) * sizeof(uint32_t));
 }
 
-std::span<const std::byte> FrameGroupView::Payload(int64_t index) const {
+std::span<const std::byte> FrameBlockView::Payload(int64_t index) const {
   REPLICANT_CHECK(index >= 0 && index < num_frames_, "frame {} of {}", index,
                   num_frames_);
   const size_t payload_begin =
@@ -270,15 +270,15 @@ std::span<const std::byte> FrameGroupView::Payload(int64_t index) const {
   return block_.subspan(payload_begin + begin, End(index) - begin);
 }
 
-bool FrameGroupView::NeedsFirst(int64_t first) const {
+bool FrameBlockView::NeedsFirst(int64_t first) const {
   return first > 0 && codec_ != FrameCodec::kNone;
 }
 
-int64_t FrameGroupView::SubsetIndex(int64_t first) const {
+int64_t FrameBlockView::SubsetIndex(int64_t first) const {
   return NeedsFirst(first) ? 1 : 0;
 }
 
-size_t FrameGroupView::SubsetBytes(int64_t first, int64_t count) const {
+size_t FrameBlockView::SubsetBytes(int64_t first, int64_t count) const {
   REPLICANT_CHECK(first >= 0 && count > 0 && first + count <= num_frames_,
                   "frames [{}, {}) of {}", first, first + count, num_frames_);
   const int64_t frames = count + SubsetIndex(first);
@@ -288,10 +288,10 @@ size_t FrameGroupView::SubsetBytes(int64_t first, int64_t count) const {
   return size;
 }
 
-void FrameGroupView::WriteSubset(int64_t first, int64_t count,
+void FrameBlockView::WriteSubset(int64_t first, int64_t count,
                                  std::span<std::byte> out) const {
   REPLICANT_CHECK_EQ(out.size(), SubsetBytes(first, count));
-  uint32_t ends[kMaxGroupFrames];
+  uint32_t ends[kMaxBlockFrames];
   size_t frames = 0;
   uint32_t end = 0;
   if (NeedsFirst(first)) ends[frames++] = end = End(0);
@@ -312,20 +312,20 @@ struct FrameDecoder::Impl {
   std::vector<std::byte> first;
   std::unique_ptr<ZSTD_DCtx, FreeZstd> zstd;
 
-  // Decodes one frame; `dictionary` is empty for the first of a group.
-  void DecodeOne(const FrameGroupView& group, int64_t index, Bytes dictionary,
+  // Decodes one frame; `dictionary` is empty for the first of a block.
+  void DecodeOne(const FrameBlockView& block, int64_t index, Bytes dictionary,
                  std::span<std::byte> out);
 };
 
-void FrameDecoder::Impl::DecodeOne(const FrameGroupView& group, int64_t index,
+void FrameDecoder::Impl::DecodeOne(const FrameBlockView& block, int64_t index,
                                    Bytes dictionary, std::span<std::byte> out) {
-  const Bytes payload = group.Payload(index);
+  const Bytes payload = block.Payload(index);
   if (payload.size() == out.size()) {
     std::memcpy(out.data(), payload.data(), out.size());
     return;
   }
   size_t size = 0;
-  if (group.codec() == FrameCodec::kLz4) {
+  if (block.codec() == FrameCodec::kLz4) {
     const int result = LZ4_decompress_safe_usingDict(
         Chars(payload.data()), Chars(out.data()),
         static_cast<int>(payload.size()), static_cast<int>(out.size()),
@@ -341,9 +341,9 @@ void FrameDecoder::Impl::DecodeOne(const FrameGroupView& group, int64_t index,
   }
   if (size != out.size()) {
     throw IoError(
-        fmt::format("frame group: frame {} does not decode ({}) to "
+        fmt::format("frame block: frame {} does not decode ({}) to "
                     "{} bytes",
-                    index, ToString(group.codec()), out.size()));
+                    index, ToString(block.codec()), out.size()));
   }
 }
 
@@ -352,14 +352,14 @@ FrameDecoder::~FrameDecoder() = default;
 FrameDecoder::FrameDecoder(FrameDecoder&&) noexcept = default;
 FrameDecoder& FrameDecoder::operator=(FrameDecoder&&) noexcept = default;
 
-void FrameDecoder::Decode(const FrameGroupView& group,
+void FrameDecoder::Decode(const FrameBlockView& block,
                           std::span<const Target> targets) {
-  const auto frame_bytes = static_cast<size_t>(group.frame_bytes());
+  const auto frame_bytes = static_cast<size_t>(block.frame_bytes());
   Bytes dictionary;
   for (size_t i = 0; i < targets.size(); ++i) {
     const auto& [index, out] = targets[i];
-    REPLICANT_CHECK(index >= 0 && index < group.num_frames(), "frame {} of {}",
-                    index, group.num_frames());
+    REPLICANT_CHECK(index >= 0 && index < block.num_frames(), "frame {} of {}",
+                    index, block.num_frames());
     if (i > 0 && targets[i - 1].index == index) {
       std::memcpy(out, targets[i - 1].out, frame_bytes);
       continue;
@@ -367,26 +367,26 @@ void FrameDecoder::Decode(const FrameGroupView& group,
     REPLICANT_CHECK(i == 0 || targets[i - 1].index < index,
                     "targets out of order");
     // decode the dictionary separately only if the first frame is not a target
-    if (index > 0 && dictionary.empty() && group.codec() != FrameCodec::kNone) {
+    if (index > 0 && dictionary.empty() && block.codec() != FrameCodec::kNone) {
       impl_->first.resize(frame_bytes);
-      impl_->DecodeOne(group, 0, {}, impl_->first);
+      impl_->DecodeOne(block, 0, {}, impl_->first);
       dictionary = impl_->first;
     }
-    impl_->DecodeOne(group, index, dictionary, {out, frame_bytes});
+    impl_->DecodeOne(block, index, dictionary, {out, frame_bytes});
     if (index == 0) dictionary = {out, frame_bytes};
   }
 }
 
-void FrameDecoder::Decode(const FrameGroupView& group, int64_t first,
+void FrameDecoder::Decode(const FrameBlockView& block, int64_t first,
                           int64_t count, std::span<std::byte> out) {
-  REPLICANT_CHECK(count > 0 && count <= kMaxGroupFrames, "{} frames", count);
-  const auto frame_bytes = static_cast<size_t>(group.frame_bytes());
+  REPLICANT_CHECK(count > 0 && count <= kMaxBlockFrames, "{} frames", count);
+  const auto frame_bytes = static_cast<size_t>(block.frame_bytes());
   REPLICANT_CHECK_EQ(out.size(), static_cast<size_t>(count) * frame_bytes);
-  Target targets[kMaxGroupFrames];
+  Target targets[kMaxBlockFrames];
   for (int64_t i = 0; i < count; ++i) {
     targets[i] = {first + i, out.data() + static_cast<size_t>(i) * frame_bytes};
   }
-  Decode(group, {targets, static_cast<size_t>(count)});
+  Decode(block, {targets, static_cast<size_t>(count)});
 }
 
 }  // namespace replicant::replay

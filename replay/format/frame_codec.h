@@ -11,13 +11,13 @@ namespace replicant::replay {
 
 // Compression of frames; kLz4 is the default (bench/results/2026-11/
 // frame_codecs.csv has the measurements). In frames above 64 KiB LZ4 cannot
-// refer to the first frame of the group, and kZstd is the better choice.
+// refer to the first frame of the block, and kZstd is the better choice.
 enum class FrameCodec : uint16_t { kNone = 0, kLz4 = 1, kZstd = 2 };
 
 // "none", "lz4", "zstd".
 std::string_view ToString(FrameCodec codec);
 
-// A frame group is 1 to kMaxGroupFrames successive frames of one episode, all
+// A frame block is 1 to kMaxBlockFrames successive frames of one episode, all
 // of frame_bytes bytes, in one block of memory. The first frame is compressed
 // alone, and each other frame with the first as its dictionary; so any frame
 // can be read by decoding at most two. Little-endian:
@@ -34,22 +34,22 @@ std::string_view ToString(FrameCodec codec);
 //
 // A frame that compression does not shrink is stored uncompressed: its length
 // in the payload is then frame_bytes.
-inline constexpr int64_t kMaxGroupFrames = 256;
+inline constexpr int64_t kMaxBlockFrames = 256;
 inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 26;
 
-// Compresses the frames of one episode, group by group.
+// Compresses the frames of one episode, block by block.
 //
 // Thread-safety: one thread at a time.
-class FrameGroupEncoder {
+class FrameBlockEncoder {
  public:
   // Throws InvalidArgument unless frame_bytes is in [1, kMaxFrameBytes] and
-  // group_size in [1, kMaxGroupFrames].
-  FrameGroupEncoder(FrameCodec codec, int64_t frame_bytes, int64_t group_size);
-  ~FrameGroupEncoder();
-  FrameGroupEncoder(FrameGroupEncoder&&) noexcept;
-  FrameGroupEncoder& operator=(FrameGroupEncoder&&) noexcept;
+  // block_size in [1, kMaxBlockFrames].
+  FrameBlockEncoder(FrameCodec codec, int64_t frame_bytes, int64_t block_size);
+  ~FrameBlockEncoder();
+  FrameBlockEncoder(FrameBlockEncoder&&) noexcept;
+  FrameBlockEncoder& operator=(FrameBlockEncoder&&) noexcept;
 
-  // Compresses one more frame into the current group. Throws InvalidArgument
+  // Compresses one more frame into the current block. Throws InvalidArgument
   // unless `frame` has frame_bytes bytes. Precondition: not full() (checked;
   // aborts).
   void Add(std::span<const std::byte> frame);
@@ -58,7 +58,7 @@ class FrameGroupEncoder {
   bool full() const;
 
   // Returns the block of the frames added since the last call and starts the
-  // next group. Precondition: num_frames() > 0 (checked; aborts).
+  // next block. Precondition: num_frames() > 0 (checked; aborts).
   std::vector<std::byte> Finish();
 
  private:
@@ -66,15 +66,15 @@ class FrameGroupEncoder {
   std::unique_ptr<Impl> impl_;
 };
 
-// The checked header of a frame group; borrows the block.
+// The checked header of a frame block; borrows the block.
 //
 // Thread-safety: immutable.
-class FrameGroupView {
+class FrameBlockView {
  public:
   // Checks the whole header, and that the payload has the stated length. Throws
   // IoError naming the fault; reads nothing outside `block`, whose contents may
   // be arbitrary.
-  explicit FrameGroupView(std::span<const std::byte> block);
+  explicit FrameBlockView(std::span<const std::byte> block);
 
   FrameCodec codec() const { return codec_; }
   int64_t num_frames() const { return num_frames_; }
@@ -86,7 +86,7 @@ class FrameGroupView {
   // [first, first + count) needs: these and, if it is their dictionary, the
   // first one. WriteSubset() writes that block to `out`, which must have this
   // size. There, frame first + i is frame SubsetIndex(first) + i. Precondition:
-  // the range lies within the group, count > 0 (checked).
+  // the range lies within the block, count > 0 (checked).
   size_t SubsetBytes(int64_t first, int64_t count) const;
   void WriteSubset(int64_t first, int64_t count,
                    std::span<std::byte> out) const;
@@ -103,7 +103,7 @@ class FrameGroupView {
   std::span<const std::byte> block_;
 };
 
-// Decompresses frames of groups.
+// Decompresses frames of blocks.
 //
 // Thread-safety: one thread at a time; a reader has one per thread.
 class FrameDecoder {
@@ -113,20 +113,20 @@ class FrameDecoder {
   FrameDecoder(FrameDecoder&&) noexcept;
   FrameDecoder& operator=(FrameDecoder&&) noexcept;
 
-  // A frame of a group and its destination, [frame_bytes].
+  // A frame of a block and its destination, [frame_bytes].
   struct Target {
     int64_t index;
     std::byte* out;
   };
-  // Decodes frames of a group, each to its target and only once; a frame
+  // Decodes frames of a block, each to its target and only once; a frame
   // with several targets is copied. Preconditions: `targets` ascend by
-  // index, lie within the group (checked; aborts) and do not overlap in
+  // index, lie within the block (checked; aborts) and do not overlap in
   // memory. Throws IoError, leaving undefined output, if the payload breaks
   // the format.
-  void Decode(const FrameGroupView& group, std::span<const Target> targets);
+  void Decode(const FrameBlockView& block, std::span<const Target> targets);
   // Decodes the frames [first, first + count) in order to `out`, [count,
   // frame_bytes] (checked; aborts).
-  void Decode(const FrameGroupView& group, int64_t first, int64_t count,
+  void Decode(const FrameBlockView& block, int64_t first, int64_t count,
               std::span<std::byte> out);
 
  private:

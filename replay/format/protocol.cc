@@ -77,11 +77,11 @@ ServiceInfo ServiceInfo::Decode(std::span<const Frame> payload) {
 }
 
 Message InsertRequest::Encode() const {
-  if (blocks.size() > kMaxGroupsPerInsert) {
+  if (blocks.size() > kMaxChunksPerInsert) {
     throw InvalidArgument(
-        fmt::format("replay.insert: {} step groups in one message; at most {} "
+        fmt::format("replay.insert: {} chunks in one message; at most {} "
                     "are allowed",
-                    blocks.size(), kMaxGroupsPerInsert));
+                    blocks.size(), kMaxChunksPerInsert));
   }
   std::vector<uint32_t> sizes;
   size_t total = 0;

@@ -11,8 +11,8 @@
 #include "base/rpc/envelope.h"
 #include "base/rpc/frame.h"
 #include "base/rpc/shared_memory.h"
+#include "replay/format/chunk_format.h"
 #include "replay/format/sampled_batch.h"
-#include "replay/format/step_group.h"
 
 // The messages between a replay service and its writers and readers, inside the
 // envelope of base/rpc. docs/replay_protocol.md describes the same for clients
@@ -38,7 +38,7 @@ enum MessageKind : uint16_t {
 
 inline constexpr uint32_t kMaxNameBytes = 128;
 inline constexpr uint32_t kMaxTables = 64;
-inline constexpr uint32_t kMaxGroupsPerInsert = 4096;
+inline constexpr uint32_t kMaxChunksPerInsert = 4096;
 inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
@@ -48,7 +48,7 @@ inline constexpr uint64_t kMaxCheckpointId = (uint64_t{1} << 63) - 1;
 // Longest time that a request may wait for its answer.
 inline constexpr uint32_t kMaxWaitMs = 30'000;
 // The last sequence of a message must not wrap around.
-inline constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxGroupsPerInsert;
+inline constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxChunksPerInsert;
 
 // The text of the schema hash: every message with its fields, as in
 // docs/replay_protocol.md, word for word.
@@ -90,7 +90,7 @@ struct TableInfo {
 };
 struct ServiceInfo {
   StepShape shape;
-  uint32_t credits = 0;  // step groups a writer may have unacknowledged
+  uint32_t credits = 0;  // chunks a writer may have unacknowledged
   std::vector<TableInfo> tables;
 
   template <class V>
@@ -106,26 +106,26 @@ struct ServiceInfo {
   bool operator==(const ServiceInfo&) const = default;
 };
 
-// kInsert: successive step groups of one writer.
+// kInsert: successive chunks of one writer.
 //
-// The groups are numbered first_sequence, first_sequence + 1, ... A writer
-// never again sends a group below base_sequence. Even a restarted service
+// The chunks are numbered first_sequence, first_sequence + 1, ... A writer
+// never again sends a chunk below base_sequence. Even a restarted service
 // without state thus knows the next number: max(its last + 1, base_sequence). A
 // smaller number is a duplicate. A larger one is too early and is refused,
-// since it would hide the groups between.
+// since it would hide the chunks between.
 //
-// A request without groups only asks for the answer.
+// A request without chunks only asks for the answer.
 struct InsertRequest {
   uint64_t writer = 0;  // a random number other than 0
   uint64_t base_sequence = 1;
-  // Number of acknowledged, not dropped steps in groups below base_sequence.
+  // Number of acknowledged, not dropped steps in chunks below base_sequence.
   // Those that the service lacks were lost when it restarted.
   uint64_t base_steps = 0;
   uint64_t first_sequence = 1;
   // Longest time that the service delays the answer while the writer has no
   // credits.
   uint32_t wait_ms = 0;
-  std::vector<std::span<const std::byte>> blocks;  // replay/format/step_group.h
+  std::vector<std::span<const std::byte>> blocks;  // replay/format/chunk.h
 
   // Those of part 0, which has the lengths of the blocks.
   template <class V>
@@ -142,7 +142,7 @@ struct InsertRequest {
             "want 1 <= base_sequence <= first_sequence <= {}, got {} and {}",
             kMaxSequence, base_sequence, first_sequence);
     WaitField(v, &wait_ms);
-    v.Array("block_bytes", block_bytes, kMaxGroupsPerInsert);
+    v.Array("block_bytes", block_bytes, kMaxChunksPerInsert);
   }
   // Copies the blocks.
   rpc::Message Encode() const;
@@ -151,15 +151,15 @@ struct InsertRequest {
 };
 
 enum class InsertState : uint8_t {
-  kTaken = 0,  // all groups are in
-  // All groups are in, but items wait for a rate limiter. The writer has no
+  kTaken = 0,  // all chunks are in
+  // All chunks are in, but items wait for a rate limiter. The writer has no
   // credits until they are admitted.
   kWaiting = 1,
-  // The groups after last_sequence are refused. The writer should send them
+  // The chunks after last_sequence are refused. The writer should send them
   // again:
   kNoRoom = 2,      // later, as open episodes hold all the memory
   kNoCredits = 3,   // later, as the writer waits for a rate limiter already
-  kOutOfOrder = 4,  // after the groups before them
+  kOutOfOrder = 4,  // after the chunks before them
   kClosed = 5,      // to the next service, as this one ends
 };
 inline constexpr std::string_view kInsertStates[] = {
@@ -170,11 +170,11 @@ std::string_view ToString(InsertState state);
 // The answer to kInsert.
 struct InsertAck {
   InsertState state = InsertState::kTaken;
-  // Every group of the writer up to this one is inserted or was dropped.
+  // Every chunk of the writer up to this one is inserted or was dropped.
   uint64_t last_sequence = 0;
-  // Groups that the writer may send beyond last_sequence.
+  // Chunks that the writer may send beyond last_sequence.
   uint32_t credits = 0;
-  // Groups of this request that continue no known episode. The rest of their
+  // Chunks of this request that continue no known episode. The rest of their
   // episode is lost too.
   std::vector<uint64_t> dropped;
 
@@ -183,7 +183,7 @@ struct InsertAck {
     v.Enum("state", &state, kInsertStates);
     v.Number("last_sequence", &last_sequence);
     v.Number("credits", &credits);
-    v.Array("dropped", &dropped, kMaxGroupsPerInsert);
+    v.Array("dropped", &dropped, kMaxChunksPerInsert);
   }
   rpc::Message Encode() const;
   static InsertAck Decode(std::span<const rpc::Frame> payload);

@@ -4,16 +4,16 @@
 
 namespace replicant::replay {
 
-const Group& SampledBatch::GroupOf(const SampledItem& item,
+const Chunk& SampledBatch::ChunkOf(const SampledItem& item,
                                    int64_t step) const {
-  for (int64_t i = 0; i < item.num_groups; ++i) {
-    const Group& group = *groups[static_cast<size_t>(item.first_group + i)];
-    if (step < group.view.end_observation() &&
-        step >= group.view.first_step()) {
-      return group;
+  for (int64_t i = 0; i < item.num_chunks; ++i) {
+    const Chunk& chunk = *chunks[static_cast<size_t>(item.first_chunk + i)];
+    if (step < chunk.view.end_observation() &&
+        step >= chunk.view.first_step()) {
+      return chunk;
     }
   }
-  REPLICANT_CHECK(false, "step {} is not in the groups of the item at step {}",
+  REPLICANT_CHECK(false, "step {} is not in the chunks of the item at step {}",
                   step, item.step);
 }
 

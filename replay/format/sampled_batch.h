@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "replay/format/batch_form.h"
-#include "replay/format/group.h"
+#include "replay/format/chunk.h"
 
 namespace replicant::replay {
 
@@ -31,27 +31,27 @@ struct SampledItem {
   int64_t times_sampled = 0;  // this draw included
   int64_t step = 0;           // t
   int64_t n = 0;              // k
-  // Its groups in SampledBatch::groups, from the one that holds
+  // Its chunks in SampledBatch::chunks, from the one that holds
   // o_{max(0, t - stack + 1)} to the one that holds o_{t+k}.
-  int64_t first_group = 0;
-  int64_t num_groups = 0;
+  int64_t first_chunk = 0;
+  int64_t num_chunks = 0;
 };
 
-// Drawn items and their groups. The batch keeps its groups even if the table
+// Drawn items and their chunks. The batch keeps its chunks even if the table
 // removes the items.
 struct SampledBatch {
   std::vector<SampledItem> items;
-  // A group shared by several items appears once for each of them.
-  std::vector<std::shared_ptr<const Group>> groups;
+  // A chunk shared by several items appears once for each of them.
+  std::vector<std::shared_ptr<const Chunk>> chunks;
   // State of the table at the last draw, for readers of several shards.
   int64_t table_size = 0;
   double table_mass = 0.0;  // Selector::mass()
   // Shard::num_steps() at the last draw.
   int64_t total_steps = 0;
 
-  // The group of `item` that holds observation `step` of its episode.
-  // Precondition: it lies in the item's groups (checked; aborts).
-  const Group& GroupOf(const SampledItem& item, int64_t step) const;
+  // The chunk of `item` that holds observation `step` of its episode.
+  // Precondition: it lies in the item's chunks (checked; aborts).
+  const Chunk& ChunkOf(const SampledItem& item, int64_t step) const;
 };
 
 // A new priority for an item.

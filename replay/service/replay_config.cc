@@ -255,8 +255,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                "bytes of memory for steps; beyond them the oldest steps move "
                "to the disk tier, or are removed if there is none");
   ReadDiskTier(reader, &c.disk);
-  reader.Field("credits", &c.credits, {1, kMaxGroupsPerInsert},
-               "maximum number of step groups that a writer may have sent "
+  reader.Field("credits", &c.credits, {1, kMaxChunksPerInsert},
+               "maximum number of chunks that a writer may have sent "
                "without an acknowledgement");
   reader.Field(
       "shared_memory", &c.shared_memory,

@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/rpc/wire.h"
 #include "replay/format/batch_codec.h"
-#include "replay/format/group.h"
+#include "replay/format/chunk.h"
 #include "replay/service/service_status.h"
 
 namespace replicant::replay {
@@ -46,11 +46,11 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
       pending_batches_(static_cast<size_t>(shard->num_tables())),
       backlog_(options.max_unread_bytes),
       watch_(clock->Now()) {
-  if (options_.credits < 1 || options_.credits > kMaxGroupsPerInsert) {
+  if (options_.credits < 1 || options_.credits > kMaxChunksPerInsert) {
     throw InvalidArgument(
         fmt::format("replay service: credits {} are outside "
                     "[1, {}]",
-                    options_.credits, kMaxGroupsPerInsert));
+                    options_.credits, kMaxChunksPerInsert));
   }
   if (shard->num_tables() > kMaxTables) {
     throw InvalidArgument(
@@ -244,7 +244,7 @@ InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
       if (std::ranges::binary_search(writer.dropped, sequence)) {
         ack.dropped.push_back(sequence);
       }
-    } else if (TakeGroup(request.writer, sequence, block, writer, &ack)) {
+    } else if (TakeChunk(request.writer, sequence, block, writer, &ack)) {
       ++expected;
     } else {
       break;
@@ -260,7 +260,7 @@ InsertAck Service::Take(const InsertRequest& request, Writer& writer) {
   return ack;
 }
 
-bool Service::TakeGroup(uint64_t id, uint64_t sequence,
+bool Service::TakeChunk(uint64_t id, uint64_t sequence,
                         std::span<const std::byte> block, Writer& writer,
                         InsertAck* ack) {
   if (CreditsOf(writer) == 0) {
@@ -268,17 +268,17 @@ bool Service::TakeGroup(uint64_t id, uint64_t sequence,
     ++counts_.refused_no_credits;
     return false;
   }
-  std::shared_ptr<Group> group;
+  std::shared_ptr<Chunk> chunk;
   try {
-    group = std::make_shared<Group>(
+    chunk = std::make_shared<Chunk>(
         std::vector<std::byte>(block.begin(), block.end()),
         shard_->config().shape);
   } catch (const IoError& e) {
     throw rpc::MalformedMessage(fmt::format(
-        "replay.insert: group {} of writer {:#x}: {}", sequence, id, e.what()));
+        "replay.insert: chunk {} of writer {:#x}: {}", sequence, id, e.what()));
   }
-  // throws if the journal cannot be written: the writer sends the group again
-  const InsertResult result = shard_->TryInsert(id, sequence, std::move(group));
+  // throws if the journal cannot be written: the writer sends the chunk again
+  const InsertResult result = shard_->TryInsert(id, sequence, std::move(chunk));
   switch (result) {
     case InsertResult::kInserted:
       break;
@@ -290,7 +290,7 @@ bool Service::TakeGroup(uint64_t id, uint64_t sequence,
     case InsertResult::kDropped:
       ack->dropped.push_back(sequence);
       writer.dropped.push_back(sequence);
-      if (writer.dropped.size() > kMaxGroupsPerInsert) {
+      if (writer.dropped.size() > kMaxChunksPerInsert) {
         writer.dropped.pop_front();
       }
       break;

@@ -23,8 +23,8 @@
 namespace replicant::replay {
 
 struct ServiceOptions {
-  // Maximum number of unacknowledged step groups of a writer, in [1,
-  // kMaxGroupsPerInsert].
+  // Maximum number of unacknowledged chunks of a writer, in [1,
+  // kMaxChunksPerInsert].
   uint32_t credits = 64;
   // Time for a restored writer with an open episode to return.
   Clock::Duration return_timeout = std::chrono::seconds(10);
@@ -43,7 +43,7 @@ struct ServiceOptions {
 struct ServiceCounts {
   int64_t inserts = 0;           // messages
   int64_t duplicate_groups = 0;  // sent again by a writer
-  int64_t out_of_order = 0;      // messages refused from some group on,
+  int64_t out_of_order = 0;      // messages refused from some chunk on,
   int64_t refused_no_room = 0;   //   by reason
   int64_t refused_no_credits = 0;
   int64_t batches = 0;            // sent full
@@ -94,10 +94,10 @@ class Service {
  private:
   struct Writer {
     uint64_t peer = 0;  // 0: restored, and silent since
-    // Inserted groups whose items, or items before them, wait for a limiter.
+    // Inserted chunks whose items, or items before them, wait for a limiter.
     uint32_t unadmitted = 0;
     bool is_waiting = false;
-    // Dropped groups that the writer may not know about, ascending.
+    // Dropped chunks that the writer may not know about, ascending.
     std::deque<uint64_t> dropped = {};
   };
   // An answer that is delayed until the writer has credits.
@@ -127,8 +127,8 @@ class Service {
 
   int64_t TableOf(std::string_view message, const std::string& name) const;
   InsertAck Take(const InsertRequest& request, Writer& writer);
-  // Inserts one group; true if the next may follow.
-  bool TakeGroup(uint64_t id, uint64_t sequence,
+  // Inserts one chunk; true if the next may follow.
+  bool TakeChunk(uint64_t id, uint64_t sequence,
                  std::span<const std::byte> block, Writer& writer,
                  InsertAck* ack);
   // nullptr if the writer is new and there are too many already.

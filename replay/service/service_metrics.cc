@@ -42,18 +42,18 @@ void ServiceMetrics::Update(const ShardStatus& shard,
   Value("max_bytes", "Bytes of steps that may be held.",
         number(shard.max_bytes));
   Value("room_wait_seconds",
-        "How long step groups have been waiting for room in memory.",
+        "How long chunks have been waiting for room in memory.",
         shard.room_wait.waiting_s);
   Value("disk_bytes", "Bytes of the disk tier's files.",
         number(shard.disk_bytes));
-  Total("disk_errors", "Step groups that the disk tier could not take.",
+  Total("disk_errors", "Chunks that the disk tier could not take.",
         number(shard.disk_errors));
   Value("writers", "Writers that are known and open.",
         number(shard.num_writers));
   Total("steps", "Steps taken in.", number(shard.inserted_steps));
   Total("lost_steps", "Acknowledged steps that a crash has cost.",
         number(shard.lost_steps));
-  Total("dropped_groups", "Step groups that continued no known episode.",
+  Total("dropped_groups", "Chunks that continued no known episode.",
         number(shard.dropped_groups));
   Total("abandoned_steps", "Steps whose episode never ended.",
         number(shard.abandoned_steps));

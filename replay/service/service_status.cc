@@ -88,13 +88,13 @@ std::string ToJson(const ShardStatus& shard, const ServiceCounts& counts,
       {"memory",
        {{"bytes", shard.size_bytes},
         {"max_bytes", shard.max_bytes},
-        {"groups", shard.num_groups},
+        {"groups", shard.num_chunks},
         {"shared_bytes", counts.shared_memory_bytes},
         {"wait", ToObject(shard.room_wait)}}},
       {"disk",
        {{"bytes", shard.disk_bytes},
         {"max_bytes", shard.max_disk_bytes},
-        {"groups", shard.num_groups_on_disk},
+        {"groups", shard.num_chunks_on_disk},
         {"errors", shard.disk_errors}}},
       {"rates",
        {{"inserted_steps", rates.inserted_steps},
@@ -141,7 +141,7 @@ std::string StatusText(const std::string& text) {
     const json& memory = status.at("memory");
     const json& rates = status.at("rates");
     std::string out = fmt::format(
-        "memory    {:.1f} of {:.1f} MiB in {} step groups\n"
+        "memory    {:.1f} of {:.1f} MiB in {} chunks\n"
         "rates     {:.0f} steps/s in, {:.0f} items/s in, {:.0f} items/s out, "
         "{:.0f} updates/s\n"
         "peers     {}, {} of them with open writers; {} requests wait\n",
@@ -159,7 +159,7 @@ std::string StatusText(const std::string& text) {
     const json& disk = status.at("disk");
     if (disk.at("max_bytes").get<int64_t>() > 0) {
       out += fmt::format(
-          "disk      {:.1f} of {:.1f} MiB with {} step groups; {} found no "
+          "disk      {:.1f} of {:.1f} MiB with {} chunks; {} found no "
           "room\n",
           disk.at("bytes").get<double>() / (1 << 20),
           disk.at("max_bytes").get<double>() / (1 << 20),

@@ -84,7 +84,7 @@ void ServiceWatch::LogNoRoom(const WaitStatus& wait) {
     spdlog::warn("replay: {} waits for {:.1f} s: {}", wait.who, wait.waiting_s,
                  wait.why);
   } else {
-    spdlog::info("replay: there is room for step groups again");
+    spdlog::info("replay: there is room for chunks again");
   }
 }
 

@@ -22,8 +22,8 @@ std::filesystem::path TierPath(const std::filesystem::path& folder,
   return folder / fmt::format("tier-{}.tmp", number);
 }
 
-int64_t RecordBytes(const Group& group) {
-  return kRecordHeaderBytes + static_cast<int64_t>(group.block.size());
+int64_t RecordBytes(const Chunk& chunk) {
+  return kRecordHeaderBytes + static_cast<int64_t>(chunk.block.size());
 }
 
 DiskTierConfig Checked(DiskTierConfig config) {
@@ -46,7 +46,7 @@ class DiskTier::Segment {
     memory_ = ::mmap(nullptr, static_cast<size_t>(capacity_bytes), PROT_READ,
                      MAP_SHARED, writer_.fd(), 0);
     if (memory_ == MAP_FAILED) throw IoError::FromErrno("map", path, errno);
-    // groups are read in random order: no read-ahead
+    // chunks are read in random order: no read-ahead
     ::madvise(memory_, static_cast<size_t>(capacity_bytes), MADV_RANDOM);
   }
   ~Segment() { ::munmap(memory_, static_cast<size_t>(capacity_bytes_)); }
@@ -54,16 +54,16 @@ class DiskTier::Segment {
   Segment& operator=(const Segment&) = delete;
 
   int64_t size_bytes() const { return writer_.size_bytes(); }
-  bool HasRoomFor(const Group& group) const {
-    return size_bytes() + RecordBytes(group) <= capacity_bytes_;
+  bool HasRoomFor(const Chunk& chunk) const {
+    return size_bytes() + RecordBytes(chunk) <= capacity_bytes_;
   }
   // Returns the block in the mapping.
-  std::span<const std::byte> Append(const Group& group) {
+  std::span<const std::byte> Append(const Chunk& chunk) {
     const int64_t offset = writer_.Append(
-        {group.serial, group.writer, group.sequence, group.block});
+        {chunk.serial, chunk.writer, chunk.sequence, chunk.block});
     return {
         static_cast<const std::byte*>(memory_) + offset + kRecordHeaderBytes,
-        group.block.size()};
+        chunk.block.size()};
   }
 
  private:
@@ -92,26 +92,26 @@ int64_t DiskTier::size_bytes() const {
   return size;
 }
 
-bool DiskTier::HasRoomFor(const Group& group) const {
-  return size_bytes() + kSegmentHeaderBytes + RecordBytes(group) <=
+bool DiskTier::HasRoomFor(const Chunk& chunk) const {
+  return size_bytes() + kSegmentHeaderBytes + RecordBytes(chunk) <=
          config_.max_bytes;
 }
 
-DiskTier::Moved DiskTier::Write(const Group& group, const StepShape& shape) {
-  if (open_ == nullptr || !open_->HasRoomFor(group)) {
+DiskTier::Moved DiskTier::Write(const Chunk& chunk, const StepShape& shape) {
+  if (open_ == nullptr || !open_->HasRoomFor(chunk)) {
     open_use_.reset();
     open_ = std::make_shared<Segment>(
         TierPath(config_.folder, next_number_), next_number_,
-        std::max(segment_bytes_, kSegmentHeaderBytes + RecordBytes(group)));
+        std::max(segment_bytes_, kSegmentHeaderBytes + RecordBytes(chunk)));
     ++next_number_;
     open_use_ = std::make_shared<FileUse>();
     uses_.push_back(open_use_);
   }
-  auto moved = std::make_shared<Group>(open_->Append(group), open_, shape);
+  auto moved = std::make_shared<Chunk>(open_->Append(chunk), open_, shape);
   open_use_->size_bytes = open_->size_bytes();
-  moved->serial = group.serial;
-  moved->writer = group.writer;
-  moved->sequence = group.sequence;
+  moved->serial = chunk.serial;
+  moved->writer = chunk.writer;
+  moved->sequence = chunk.sequence;
   return {std::move(moved), open_use_};
 }
 

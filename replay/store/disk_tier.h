@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "replay/format/group.h"
+#include "replay/format/chunk.h"
 
 namespace replicant::replay {
 
@@ -16,18 +16,18 @@ struct DiskTierConfig {
   int64_t max_bytes = 0;  // 0: no disk tier
 };
 
-// Holds the step groups that do not fit into memory on disk.
+// Holds the chunks that do not fit into memory on disk.
 //
-// Groups are appended to segment files (replay/store/segment.h) of about
+// Chunks are appended to segment files (replay/store/segment.h) of about
 // max_bytes / 64. The files are unlinked, so none remains however the process
-// ends. A sample reads its groups through a mapping of the file, page by page.
-// A file is deleted with the last of its groups; until then its full size
+// ends. A sample reads its chunks through a mapping of the file, page by page.
+// A file is deleted with the last of its chunks; until then its full size
 // counts.
 //
 // A disk error during a read ends the process (SIGBUS), as a memory error
 // would; the run then resumes from its checkpoint.
 //
-// Thread-safety: one thread at a time; the groups can be read by any.
+// Thread-safety: one thread at a time; the chunks can be read by any.
 class DiskTier {
  public:
   // Makes the folder if it is missing, and removes files that an earlier
@@ -37,19 +37,19 @@ class DiskTier {
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
-  // Whether `group` fits below max_bytes.
-  bool HasRoomFor(const Group& group) const;
+  // Whether `chunk` fits below max_bytes.
+  bool HasRoomFor(const Chunk& chunk) const;
 
-  // A group with its bytes on disk. The tier counts its file while `use` lives;
-  // the file itself remains until the last reader has released `group`.
+  // A chunk with its bytes on disk. The tier counts its file while `use` lives;
+  // the file itself remains until the last reader has released `chunk`.
   struct Moved {
-    std::shared_ptr<const Group> group;
+    std::shared_ptr<const Chunk> chunk;
     std::shared_ptr<const void> use;
   };
   // Throws IoError, for example if the disk is full.
-  Moved Write(const Group& group, const StepShape& shape);
+  Moved Write(const Chunk& chunk, const StepShape& shape);
 
-  // Total size of the files that hold a group in use.
+  // Total size of the files that hold a chunk in use.
   int64_t size_bytes() const;
   int64_t max_bytes() const { return config_.max_bytes; }
 
@@ -62,7 +62,7 @@ class DiskTier {
   const DiskTierConfig config_;
   const int64_t segment_bytes_;
   uint64_t next_number_ = 1;
-  // the file that takes new groups, and its use
+  // the file that takes new chunks, and its use
   std::shared_ptr<Segment> open_;
   std::shared_ptr<FileUse> open_use_;
   // one per file that may still be needed

@@ -8,9 +8,9 @@
 namespace replicant::replay {
 namespace {
 
-int64_t MemoryOf(const Group& group) {
-  return kGroupOverheadBytes +
-         (group.is_on_disk ? 0 : static_cast<int64_t>(group.block.size()));
+int64_t MemoryOf(const Chunk& chunk) {
+  return kChunkOverheadBytes +
+         (chunk.is_on_disk ? 0 : static_cast<int64_t>(chunk.block.size()));
 }
 
 }  // namespace
@@ -18,75 +18,75 @@ int64_t MemoryOf(const Group& group) {
 FrameStore::FrameStore(const DiskTierConfig& disk, const StepShape& shape)
     : shape_(shape),
       disk_(disk.max_bytes == 0 ? nullptr : std::make_unique<DiskTier>(disk)),
-      first_in_memory_(groups_.end()) {}
+      first_in_memory_(chunks_.end()) {}
 
-StoredGroup& FrameStore::Add(std::shared_ptr<StoredGroup> group) {
-  REPLICANT_CHECK_GT(group->serial, last_serial_);
-  last_serial_ = group->serial;
-  memory_bytes_ += MemoryOf(*group->data);
-  if (group->data->is_on_disk) ++num_on_disk_;
-  group->uses = 1;
-  groups_.push_back(std::move(group));
-  StoredGroup& added = *groups_.back();
-  added.place = std::prev(groups_.end());
-  if (first_in_memory_ == groups_.end()) {
+StoredChunk& FrameStore::Add(std::shared_ptr<StoredChunk> chunk) {
+  REPLICANT_CHECK_GT(chunk->serial, last_serial_);
+  last_serial_ = chunk->serial;
+  memory_bytes_ += MemoryOf(*chunk->data);
+  if (chunk->data->is_on_disk) ++num_on_disk_;
+  chunk->uses = 1;
+  chunks_.push_back(std::move(chunk));
+  StoredChunk& added = *chunks_.back();
+  added.place = std::prev(chunks_.end());
+  if (first_in_memory_ == chunks_.end()) {
     first_in_memory_ = InMemoryFrom(added.place);
   }
   return added;
 }
 
-void FrameStore::Release(StoredGroup& group) {
-  REPLICANT_CHECK_GT(group.uses, 0);
-  if (--group.uses > 0) return;
-  memory_bytes_ -= MemoryOf(*group.data);
-  if (group.data->is_on_disk) --num_on_disk_;
-  group.disk_use.reset();
-  if (first_in_memory_ == group.place) {
-    first_in_memory_ = InMemoryFrom(std::next(group.place));
+void FrameStore::Release(StoredChunk& chunk) {
+  REPLICANT_CHECK_GT(chunk.uses, 0);
+  if (--chunk.uses > 0) return;
+  memory_bytes_ -= MemoryOf(*chunk.data);
+  if (chunk.data->is_on_disk) --num_on_disk_;
+  chunk.disk_use.reset();
+  if (first_in_memory_ == chunk.place) {
+    first_in_memory_ = InMemoryFrom(std::next(chunk.place));
   }
-  groups_.erase(group.place);
+  chunks_.erase(chunk.place);
 }
 
-void FrameStore::MoveToDisk(StoredGroup& group) {
-  REPLICANT_CHECK(disk_ != nullptr && !group.data->is_on_disk,
-                  "group {} cannot move: there is no disk tier", group.serial);
-  DiskTier::Moved moved = disk_->Write(*group.data, shape_);
-  memory_bytes_ += MemoryOf(*moved.group) - MemoryOf(*group.data);
+void FrameStore::MoveToDisk(StoredChunk& chunk) {
+  REPLICANT_CHECK(disk_ != nullptr && !chunk.data->is_on_disk,
+                  "group {} cannot move: there is no disk tier", chunk.serial);
+  DiskTier::Moved moved = disk_->Write(*chunk.data, shape_);
+  memory_bytes_ += MemoryOf(*moved.chunk) - MemoryOf(*chunk.data);
   ++num_on_disk_;
-  group.data = std::move(moved.group);
-  group.disk_use = std::move(moved.use);
-  if (first_in_memory_ == group.place) {
-    first_in_memory_ = InMemoryFrom(std::next(group.place));
+  chunk.data = std::move(moved.chunk);
+  chunk.disk_use = std::move(moved.use);
+  if (first_in_memory_ == chunk.place) {
+    first_in_memory_ = InMemoryFrom(std::next(chunk.place));
   }
 }
 
-FrameStore::Groups::const_iterator FrameStore::InMemoryFrom(
-    Groups::const_iterator it) const {
-  while (it != groups_.end() && (*it)->data->is_on_disk) ++it;
+FrameStore::Chunks::const_iterator FrameStore::InMemoryFrom(
+    Chunks::const_iterator it) const {
+  while (it != chunks_.end() && (*it)->data->is_on_disk) ++it;
   return it;
 }
 
-StoredGroup* FrameStore::OldestInMemory() const {
-  return first_in_memory_ == groups_.end() ? nullptr : first_in_memory_->get();
+StoredChunk* FrameStore::OldestInMemory() const {
+  return first_in_memory_ == chunks_.end() ? nullptr : first_in_memory_->get();
 }
 
-StoredGroup* FrameStore::NextInMemory(const StoredGroup& group) const {
+StoredChunk* FrameStore::NextInMemory(const StoredChunk& chunk) const {
   const auto next =
-      InMemoryFrom(std::next(Groups::const_iterator(group.place)));
-  return next == groups_.end() ? nullptr : next->get();
+      InMemoryFrom(std::next(Chunks::const_iterator(chunk.place)));
+  return next == chunks_.end() ? nullptr : next->get();
 }
 
-void FrameStore::UseRange(StoredGroup& first, int64_t count) {
-  StoredGroup* group = &first;
-  for (int64_t i = 0; i < count; ++i, group = group->next) Use(*group);
+void FrameStore::UseRange(StoredChunk& first, int64_t count) {
+  StoredChunk* chunk = &first;
+  for (int64_t i = 0; i < count; ++i, chunk = chunk->next) Use(*chunk);
 }
 
-void FrameStore::ReleaseRange(StoredGroup& first, int64_t count) {
-  StoredGroup* group = &first;
+void FrameStore::ReleaseRange(StoredChunk& first, int64_t count) {
+  StoredChunk* chunk = &first;
   for (int64_t i = 0; i < count; ++i) {
-    StoredGroup* const next = group->next;
-    Release(*group);
-    group = next;
+    StoredChunk* const next = chunk->next;
+    Release(*chunk);
+    chunk = next;
   }
 }
 

@@ -8,19 +8,19 @@
 
 namespace replicant::replay {
 
-// Segments are files of step groups, for checkpoints and the journal: a header,
+// Segments are files of chunks, for checkpoints and the journal: a header,
 // then records one after the other. Numbers are little-endian:
 //
 //   header: magic "RSL1" u32, version 2 u32, number of the segment u64
 //   record: length of the block u32, CRC-32C u32 of all that follows,
-//           serial u64, writer u64, sequence u64, the step group's block
+//           serial u64, writer u64, sequence u64, the chunk's block
 //
-// A record of serial 0 holds the rate limiters' states instead of a step group
+// A record of serial 0 holds the rate limiters' states instead of a chunk
 // (EncodeLimiters of replay/table/snapshot.h). Version 1, which is still read,
 // has none.
 //
 // A crash may leave a partial record at the end. Its length or checksum reveals
-// it, and it is never read as a group.
+// it, and it is never read as a chunk.
 struct SegmentRecord {
   uint64_t serial = 0;
   uint64_t writer = 0;

@@ -1,7 +1,7 @@
-// groups_ is the window of the open episode that future items need: from the
-// group with the oldest frame of the stack of o_{next_step_} to the newest
-// group. Append() extends it at the end, makes the items whose last observation
-// has come, and drops the groups in front that no later item needs.
+// chunks_ is the window of the open episode that future items need: from the
+// chunk with the oldest frame of the stack of o_{next_step_} to the newest
+// chunk. Append() extends it at the end, makes the items whose last observation
+// has come, and drops the chunks in front that no later item needs.
 #include "replay/table/n_step.h"
 
 #include <fmt/format.h>
@@ -65,59 +65,59 @@ NStepAssembler::NStepAssembler(const NStepConfig& config, FrameStore* store)
 NStepAssembler::NStepAssembler(NStepAssembler&& other) noexcept
     : config_(other.config_),
       store_(other.store_),
-      groups_(std::exchange(other.groups_, {})),
+      chunks_(std::exchange(other.chunks_, {})),
       next_step_(other.next_step_) {}
 
 int64_t NStepAssembler::WindowBegin(int64_t step) const {
   return std::max<int64_t>(0, step - config_.stack + 1);
 }
 
-void NStepAssembler::AddGroup(StoredGroup& group) {
-  store_->Use(group);
-  groups_.push_back(&group);
+void NStepAssembler::AddChunk(StoredChunk& chunk) {
+  store_->Use(chunk);
+  chunks_.push_back(&chunk);
 }
 
-void NStepAssembler::Append(StoredGroup& group, std::vector<NStepItem>* items) {
-  if (groups_.empty()) {
-    REPLICANT_CHECK_EQ(group.view().first_step(), 0);
+void NStepAssembler::Append(StoredChunk& chunk, std::vector<NStepItem>* items) {
+  if (chunks_.empty()) {
+    REPLICANT_CHECK_EQ(chunk.view().first_step(), 0);
     next_step_ = 0;
   } else {
-    REPLICANT_CHECK_EQ(group.view().first_step(),
-                       groups_.back()->view().end_observation());
+    REPLICANT_CHECK_EQ(chunk.view().first_step(),
+                       chunks_.back()->view().end_observation());
   }
-  AddGroup(group);
+  AddChunk(chunk);
 
   // whole items, then the shorter ones at the end of the episode
-  const int64_t last_observation = group.view().end_observation() - 1;
+  const int64_t last_observation = chunk.view().end_observation() - 1;
   const int64_t max_steps = config_.max_steps();
   for (; next_step_ + max_steps <= last_observation;
        next_step_ += config_.period) {
     items->push_back(MakeItem(max_steps));
   }
-  if (group.view().ends_episode()) {
+  if (chunk.view().ends_episode()) {
     for (; next_step_ < last_observation; next_step_ += config_.period) {
       items->push_back(MakeItem(last_observation - next_step_));
     }
   }
-  if (group.view().ends_episode()) {
+  if (chunk.view().ends_episode()) {
     Reset();
   } else {
-    DropOldGroups();
+    DropOldChunks();
   }
 }
 
 NStepItem NStepAssembler::MakeItem(int64_t n) const {
   const int64_t begin = WindowBegin(next_step_);
   const int64_t last = next_step_ + n;
-  // groups that hold an observation of [begin, last]
+  // chunks that hold an observation of [begin, last]
   size_t first = 0;
-  while (groups_[first]->view().end_observation() <= begin) ++first;
+  while (chunks_[first]->view().end_observation() <= begin) ++first;
   size_t end = first;
-  while (groups_[end]->view().end_observation() <= last) ++end;
+  while (chunks_[end]->view().end_observation() <= last) ++end;
 
   NStepItem item;
-  item.first = groups_[first];
-  item.num_groups = static_cast<int64_t>(end - first) + 1;
+  item.first = chunks_[first];
+  item.num_chunks = static_cast<int64_t>(end - first) + 1;
   item.step = next_step_;
   item.n = n;
   // R and D of the header's formula, in double: factor is D so far
@@ -125,8 +125,8 @@ NStepItem NStepAssembler::MakeItem(int64_t n) const {
   double factor = 1.0;
   size_t g = first;
   for (int64_t step = next_step_; step < last; ++step) {
-    while (groups_[g]->view().end_observation() <= step) ++g;
-    const StepGroupView& view = groups_[g]->view();
+    while (chunks_[g]->view().end_observation() <= step) ++g;
+    const ChunkView& view = chunks_[g]->view();
     const int64_t row = step - view.first_step();
     if (step == next_step_ && view.has_priorities()) {
       item.priority = view.priority(row);
@@ -136,39 +136,39 @@ NStepItem NStepAssembler::MakeItem(int64_t n) const {
   }
   item.reward = static_cast<float>(reward);
   item.discount = static_cast<float>(factor);
-  store_->UseRange(*item.first, item.num_groups);
+  store_->UseRange(*item.first, item.num_chunks);
   return item;
 }
 
-void NStepAssembler::DropOldGroups() {
+void NStepAssembler::DropOldChunks() {
   const int64_t begin = WindowBegin(next_step_);
-  const auto is_needed = [begin](const StoredGroup* group) {
-    return group->view().end_observation() > begin;
+  const auto is_needed = [begin](const StoredChunk* chunk) {
+    return chunk->view().end_observation() > begin;
   };
-  const auto needed = std::find_if(groups_.begin(), groups_.end(), is_needed);
-  // the last group stays: the next group is linked to it
-  const auto end = std::min(needed, std::prev(groups_.end()));
-  std::for_each(groups_.begin(), end,
-                [this](StoredGroup* group) { store_->Release(*group); });
-  groups_.erase(groups_.begin(), end);
+  const auto needed = std::find_if(chunks_.begin(), chunks_.end(), is_needed);
+  // the last chunk stays: the next chunk is linked to it
+  const auto end = std::min(needed, std::prev(chunks_.end()));
+  std::for_each(chunks_.begin(), end,
+                [this](StoredChunk* chunk) { store_->Release(*chunk); });
+  chunks_.erase(chunks_.begin(), end);
 }
 
 void NStepAssembler::Reset() {
-  for (StoredGroup* group : groups_) store_->Release(*group);
-  groups_.clear();
+  for (StoredChunk* chunk : chunks_) store_->Release(*chunk);
+  chunks_.clear();
   next_step_ = 0;
 }
 
 int64_t NStepAssembler::num_open_steps() const {
-  if (groups_.empty()) return 0;
-  const StepGroupView& last = groups_.back()->view();
+  if (chunks_.empty()) return 0;
+  const ChunkView& last = chunks_.back()->view();
   return last.first_step() + last.num_steps() - next_step_;
 }
 
-void NStepAssembler::Restore(const std::vector<StoredGroup*>& groups,
+void NStepAssembler::Restore(const std::vector<StoredChunk*>& chunks,
                              int64_t next_step) {
-  REPLICANT_CHECK(groups_.empty(), "an episode is open");
-  for (StoredGroup* group : groups) AddGroup(*group);
+  REPLICANT_CHECK(chunks_.empty(), "an episode is open");
+  for (StoredChunk* chunk : chunks) AddChunk(*chunk);
   next_step_ = next_step;
 }
 

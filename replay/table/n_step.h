@@ -35,7 +35,7 @@ std::string WhyRefused(const NStepConfig& config);
 // and stack 1", or "window 8, period 4, n_step 3, discount 0.99 and stack 1".
 std::string ToString(const NStepConfig& config);
 
-// One item, a transition or a window: its groups, and the sums of its
+// One item, a transition or a window: its chunks, and the sums of its
 // steps.
 //
 //   R = sum_{i<k} (prod_{j<i} gamma d_{t+1+j}) r_{t+1+i}
@@ -45,8 +45,8 @@ std::string ToString(const NStepConfig& config);
 // with D at o_{t+k}. A truncated episode bootstraps (its last d is 1), a
 // terminated one does not (0).
 struct NStepItem {
-  StoredGroup* first = nullptr;   // holds o_{max(0, t - stack + 1)}
-  int64_t num_groups = 0;         // from `first` to the one that holds o_{t+k}
+  StoredChunk* first = nullptr;   // holds o_{max(0, t - stack + 1)}
+  int64_t num_chunks = 0;         // from `first` to the one that holds o_{t+k}
   int64_t step = 0;               // t
   int64_t n = 0;                  // k
   float reward = 0.0f;            // R
@@ -56,7 +56,7 @@ struct NStepItem {
 
 // Makes the items of the episodes of one writer for one table.
 //
-// The assembler holds a use of each group that a future item needs.
+// The assembler holds a use of each chunk that a future item needs.
 //
 // Thread-safety: not thread-safe; the shard's lock guards it.
 class NStepAssembler {
@@ -68,14 +68,14 @@ class NStepAssembler {
   NStepAssembler(NStepAssembler&& other) noexcept;
   NStepAssembler& operator=(NStepAssembler&&) = delete;
 
-  // Appends to `items`, in the order of t, every item that `group` completes:
+  // Appends to `items`, in the order of t, every item that `chunk` completes:
   // those with their last observation in it, and all the rest if it ends the
   // episode.
-  // Each item has a use of each of its groups; the item's owner releases them
+  // Each item has a use of each of its chunks; the item's owner releases them
   // (FrameStore::ReleaseRange).
-  // Precondition: the group begins an episode, or continues the one that is
+  // Precondition: the chunk begins an episode, or continues the one that is
   // open (checked; aborts).
-  void Append(StoredGroup& group, std::vector<NStepItem>* items);
+  void Append(StoredChunk& chunk, std::vector<NStepItem>* items);
 
   // Forgets an open episode, for example after its writer has gone.
   void Reset();
@@ -85,23 +85,23 @@ class NStepAssembler {
 
   // --- for a checkpoint ---
 
-  // The groups held, oldest first, and the t of the next item.
-  const std::vector<StoredGroup*>& open_groups() const { return groups_; }
+  // The chunks held, oldest first, and the t of the next item.
+  const std::vector<StoredChunk*>& open_chunks() const { return chunks_; }
   int64_t next_step() const { return next_step_; }
   // Continues an open episode. Precondition: no episode is open.
-  void Restore(const std::vector<StoredGroup*>& groups, int64_t next_step);
+  void Restore(const std::vector<StoredChunk*>& chunks, int64_t next_step);
 
  private:
-  void AddGroup(StoredGroup& group);
+  void AddChunk(StoredChunk& chunk);
   NStepItem MakeItem(int64_t n) const;
-  // Releases the groups that the items from next_step_ on do not need.
-  void DropOldGroups();
+  // Releases the chunks that the items from next_step_ on do not need.
+  void DropOldChunks();
   int64_t WindowBegin(int64_t step) const;
 
   NStepConfig config_;
   FrameStore* store_;
-  // The groups that future items need; empty between episodes.
-  std::vector<StoredGroup*> groups_;
+  // The chunks that future items need; empty between episodes.
+  std::vector<StoredChunk*> chunks_;
   int64_t next_step_ = 0;
 };
 

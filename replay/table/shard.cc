@@ -1,16 +1,16 @@
-// A step group passes through the shard like this:
+// A chunk passes through the shard like this:
 //
 //   TryInsert -> FrameStore  (one copy, shared by all tables)
 //             -> NStepAssembler per writer and table, which makes items
 //             -> Writer::waiting, until the rate limiter admits the item
 //             -> Table
 //
-// Memory is bounded by max_bytes. MakeRoom() takes the groups from the oldest
-// on: it moves a group to the disk tier or, without room there, evicts it with
-// every item that lies in it. Groups of open episodes and of waiting items
+// Memory is bounded by max_bytes. MakeRoom() takes the chunks from the oldest
+// on: it moves a chunk to the disk tier or, without room there, evicts it with
+// every item that lies in it. Chunks of open episodes and of waiting items
 // stay, and with them their items.
 //
-// The journal gets a group before the store does; after that nothing can fail.
+// The journal gets a chunk before the store does; after that nothing can fail.
 #include "replay/table/shard.h"
 
 #include <fmt/format.h>
@@ -109,26 +109,26 @@ void Shard::ForgetOpenEpisode(Writer& writer) {
 void Shard::ForgetWaitingItems(Writer& writer) {
   for (std::deque<NStepItem>& items : writer.waiting) {
     for (const NStepItem& item : items) {
-      store_.ReleaseRange(*item.first, item.num_groups);
+      store_.ReleaseRange(*item.first, item.num_chunks);
     }
     counts_.abandoned_items += static_cast<int64_t>(items.size());
     items.clear();
   }
 }
 
-bool Shard::Prepare(Writer& writer, const StepGroupView& group) {
-  if (writer.is_open && group.episode() == writer.episode &&
-      group.first_step() == writer.next_step) {
+bool Shard::Prepare(Writer& writer, const ChunkView& chunk) {
+  if (writer.is_open && chunk.episode() == writer.episode &&
+      chunk.first_step() == writer.next_step) {
     return true;
   }
   if (writer.is_open) ForgetOpenEpisode(writer);
-  return group.first_step() == 0;
+  return chunk.first_step() == 0;
 }
 
-void Shard::Evict(StoredGroup& group) {
-  // the group, with its list, may be freed with its last item
-  const std::vector<StoredGroup::ItemOfTable> items = std::move(group.items);
-  group.items.clear();
+void Shard::Evict(StoredChunk& chunk) {
+  // the chunk, with its list, may be freed with its last item
+  const std::vector<StoredChunk::ItemOfTable> items = std::move(chunk.items);
+  chunk.items.clear();
   for (const auto& [table, key] : items) {
     Table& owner = *tables_[table].table;
     const int64_t size = owner.size();
@@ -137,28 +137,28 @@ void Shard::Evict(StoredGroup& group) {
   }
 }
 
-bool Shard::IsHeld(const StoredGroup& group) const {
-  const auto found = writers_.find(group.data->writer);
+bool Shard::IsHeld(const StoredChunk& chunk) const {
+  const auto found = writers_.find(chunk.data->writer);
   if (found == writers_.end()) return false;
   const Writer& writer = found->second;
-  // a writer needs its groups from the first needed one on
+  // a writer needs its chunks from the first needed one on
   for (const NStepAssembler& assembler : writer.assemblers) {
-    const auto& open = assembler.open_groups();
-    if (!open.empty() && open.front()->serial <= group.serial) return true;
+    const auto& open = assembler.open_chunks();
+    if (!open.empty() && open.front()->serial <= chunk.serial) return true;
   }
   return std::ranges::any_of(writer.waiting, [&](const auto& items) {
-    return !items.empty() && items.front().first->serial <= group.serial;
+    return !items.empty() && items.front().first->serial <= chunk.serial;
   });
 }
 
 bool Shard::EvictOldestOnDisk(uint64_t* last_evicted) {
-  for (const auto& group : store_.groups()) {
-    if (!group->data->is_on_disk || group->serial <= *last_evicted ||
-        IsHeld(*group)) {
+  for (const auto& chunk : store_.chunks()) {
+    if (!chunk->data->is_on_disk || chunk->serial <= *last_evicted ||
+        IsHeld(*chunk)) {
       continue;
     }
-    *last_evicted = group->serial;
-    Evict(*group);
+    *last_evicted = chunk->serial;
+    Evict(*chunk);
     return true;
   }
   return false;
@@ -176,17 +176,17 @@ void Shard::NoteDiskError(const IoError& error) {
   is_disk_failing_ = true;
 }
 
-bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
+bool Shard::MoveToDisk(StoredChunk& chunk, uint64_t* last_evicted) {
   DiskTier* const disk = store_.disk();
   if (disk == nullptr) return false;
-  const std::shared_ptr<StoredGroup> pinned = *group.place;
+  const std::shared_ptr<StoredChunk> pinned = *chunk.place;
   while (!disk->HasRoomFor(*pinned->data)) {
     if (!EvictOldestOnDisk(last_evicted)) return false;
   }
-  // evictions for it may have freed the group as well
+  // evictions for it may have freed the chunk as well
   if (pinned->uses == 0) return true;
   try {
-    store_.MoveToDisk(group);
+    store_.MoveToDisk(chunk);
     is_disk_failing_ = false;
     return true;
   } catch (const IoError& e) {
@@ -198,19 +198,19 @@ bool Shard::MoveToDisk(StoredGroup& group, uint64_t* last_evicted) {
 bool Shard::MakeRoom(int64_t bytes) {
   uint64_t last_moved = 0, last_evicted = 0;
   while (store_.memory_bytes() + bytes > config_.max_bytes) {
-    // an eviction may free several groups, or none if an open episode needs the
-    // group: find the oldest that was not tried yet
-    StoredGroup* group = store_.OldestInMemory();
-    while (group != nullptr && group->serial <= last_moved) {
-      group = store_.NextInMemory(*group);
+    // an eviction may free several chunks, or none if an open episode needs the
+    // chunk: find the oldest that was not tried yet
+    StoredChunk* chunk = store_.OldestInMemory();
+    while (chunk != nullptr && chunk->serial <= last_moved) {
+      chunk = store_.NextInMemory(*chunk);
     }
-    if (group == nullptr) {
-      // only the bookkeeping of groups on disk is left in memory
+    if (chunk == nullptr) {
+      // only the bookkeeping of chunks on disk is left in memory
       if (!EvictOldestOnDisk(&last_evicted)) break;
       continue;
     }
-    last_moved = group->serial;
-    if (!MoveToDisk(*group, &last_evicted) && !IsHeld(*group)) Evict(*group);
+    last_moved = chunk->serial;
+    if (!MoveToDisk(*chunk, &last_evicted) && !IsHeld(*chunk)) Evict(*chunk);
   }
   return store_.memory_bytes() + bytes <= config_.max_bytes;
 }
@@ -259,42 +259,42 @@ void Shard::JournalLimiters() {
 }
 
 InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
-                                 std::shared_ptr<Group> group) {
+                                 std::shared_ptr<Chunk> chunk) {
   if (is_closed_) return InsertResult::kClosed;
   Writer& writer = FindOrAddWriter(id);
-  // waiting items of earlier groups go first
+  // waiting items of earlier chunks go first
   const bool is_admitted = Admit(id, writer);
   if (sequence <= writer.last_sequence) {
     ++counts_.duplicate_groups;
     return is_admitted ? InsertResult::kInserted : InsertResult::kWait;
   }
   const auto bytes =
-      static_cast<int64_t>(group->block.size()) + kGroupOverheadBytes;
+      static_cast<int64_t>(chunk->block.size()) + kChunkOverheadBytes;
   if (!MakeRoom(bytes)) {
     room_wait_.NoteRefused(fmt::format("writer {:#x}", id), clock_->Now());
     return InsertResult::kNoRoom;
   }
   room_wait_.NoteAdmitted();
 
-  const StepGroupView& view = group->view;
+  const ChunkView& view = chunk->view;
   if (!Prepare(writer, view)) {
     writer.last_sequence = sequence;
     ++counts_.dropped_groups;
     return InsertResult::kDropped;
   }
-  group->serial = store_.last_serial() + 1;
-  group->writer = id;
-  group->sequence = sequence;
+  chunk->serial = store_.last_serial() + 1;
+  chunk->writer = id;
+  chunk->sequence = sequence;
   JournalLimiters();
   // nothing after this can fail
-  if (journal_.append_group) journal_.append_group(*group);
+  if (journal_.append_chunk) journal_.append_chunk(*chunk);
   writer.last_sequence = sequence;
   writer.steps += view.num_steps();
-  // link the group into its episode
-  StoredGroup& added =
-      store_.Add(std::make_shared<StoredGroup>(std::move(group)));
+  // link the chunk into its episode
+  StoredChunk& added =
+      store_.Add(std::make_shared<StoredChunk>(std::move(chunk)));
   if (writer.is_open) {
-    StoredGroup& previous = *writer.assemblers.front().open_groups().back();
+    StoredChunk& previous = *writer.assemblers.front().open_chunks().back();
     previous.next = &added;
     previous.next_serial = added.serial;
   }
@@ -317,13 +317,13 @@ InsertResult Shard::InsertLocked(uint64_t id, uint64_t sequence,
 InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
                               std::vector<std::byte> block) {
   return TryInsert(writer, sequence,
-                   std::make_shared<Group>(std::move(block), config_.shape));
+                   std::make_shared<Chunk>(std::move(block), config_.shape));
 }
 
 InsertResult Shard::TryInsert(uint64_t writer, uint64_t sequence,
-                              std::shared_ptr<Group> group) {
+                              std::shared_ptr<Chunk> chunk) {
   MutexLock lock(mutex_);
-  return InsertLocked(writer, sequence, std::move(group));
+  return InsertLocked(writer, sequence, std::move(chunk));
 }
 
 InsertResult Shard::Resume(uint64_t writer) {
@@ -336,9 +336,9 @@ InsertResult Shard::Resume(uint64_t writer) {
 InsertResult Shard::Insert(uint64_t writer, uint64_t sequence,
                            std::vector<std::byte> block,
                            Clock::TimePoint deadline) {
-  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  auto chunk = std::make_shared<Chunk>(std::move(block), config_.shape);
   MutexLock lock(mutex_);
-  InsertResult result = InsertLocked(writer, sequence, std::move(group));
+  InsertResult result = InsertLocked(writer, sequence, std::move(chunk));
   if (result != InsertResult::kWait) return result;
   clock_->WaitUntil(mutex_, changed_, deadline, [&]() REQUIRES(mutex_) {
     if (!is_closed_ && result == InsertResult::kWait && CanAdmit(writer) &&
@@ -567,13 +567,13 @@ ShardStatus Shard::Status() const {
   if (room_wait_.is_waiting()) {
     status.room_wait = StatusOf(room_wait_, WhyNoRoom());
   }
-  status.num_groups_on_disk = store_.num_on_disk();
+  status.num_chunks_on_disk = store_.num_on_disk();
   if (const DiskTier* disk = store_.disk(); disk != nullptr) {
     status.disk_bytes = disk->size_bytes();
     status.max_disk_bytes = disk->max_bytes();
   }
   status.max_bytes = config_.max_bytes;
-  status.num_groups = store_.num_groups();
+  status.num_chunks = store_.num_chunks();
   status.num_writers = NumOpenWriters();
   return status;
 }

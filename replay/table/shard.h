@@ -25,8 +25,8 @@ namespace replicant::replay {
 struct ShardConfig {
   StepShape shape;
   std::vector<TableConfig> tables;  // at least one, with different names
-  // Memory for step groups, counted as in replay/store/frame_store.h. Beyond it
-  // the oldest groups move to the disk tier. Without a disk tier, or if it is
+  // Memory for chunks, counted as in replay/store/frame_store.h. Beyond it
+  // the oldest chunks move to the disk tier. Without a disk tier, or if it is
   // full, they are evicted together with every item that needs them.
   int64_t max_bytes = int64_t{1} << 33;
   DiskTierConfig disk;
@@ -46,7 +46,7 @@ enum class [[nodiscard]] InsertResult{
     // writer should continue with its next episode.
     kDropped,
     // Nothing is inserted: open episodes hold max_bytes of memory. The writer
-    // should send the group again later.
+    // should send the chunk again later.
     kNoRoom,
     // The shard is closed.
     kClosed};
@@ -87,32 +87,32 @@ inline constexpr size_t kMaxClosedWriters = 65536;
 struct ShardStatus {
   std::vector<TableStatus> tables;
   int64_t size_bytes = 0, max_bytes = 0;  // of memory
-  // Set while step groups find no room in memory, although nothing more can be
+  // Set while chunks find no room in memory, although nothing more can be
   // evicted.
   WaitStatus room_wait;
   int64_t disk_bytes = 0, max_disk_bytes = 0;
-  int64_t num_groups = 0, num_writers = 0;
-  int64_t num_groups_on_disk = 0;
+  int64_t num_chunks = 0, num_writers = 0;
+  int64_t num_chunks_on_disk = 0;
   int64_t inserted_steps = 0;
   int64_t duplicate_groups = 0;  // sent again by a writer
   int64_t dropped_groups = 0;    // continued no known episode
   int64_t abandoned_steps = 0;   // in no item: their episode never ended
   int64_t abandoned_items = 0;   // still waiting when their writer was closed
   int64_t evicted_items = 0;     // removed to stay below max_bytes
-  int64_t disk_errors = 0;       // groups that could not move to the disk
+  int64_t disk_errors = 0;       // chunks that could not move to the disk
   int64_t lost_steps = 0;        // acknowledged before a crash, and lost in it
 };
 
 // The state of one replay service: its tables, their steps, and the position of
 // each writer. replay/service/service.h adds the network.
 //
-// Each writer has a unique id and numbers its step groups 1, 2, 3, ... A group
-// with a known number is ignored, so a writer may send a group twice. A group
+// Each writer has a unique id and numbers its chunks 1, 2, 3, ... A chunk
+// with a known number is ignored, so a writer may send a chunk twice. A chunk
 // that begins an episode, or does not continue the open one, ends the open
 // episode without its last steps; these are counted.
 //
 // Thread-safety: all methods may be called from any thread. One lock guards
-// everything; step groups are checked and copied outside it.
+// everything; chunks are checked and copied outside it.
 class Shard {
  public:
   // Throws InvalidArgument for unusable settings. `clock` outlives the
@@ -124,13 +124,13 @@ class Shard {
 
   // --- writers ---
 
-  // Inserts a step group (replay/format/step_group.h) without waiting. Throws
-  // IoError, changing nothing, if the group breaks the format.
+  // Inserts a chunk (replay/format/chunk.h) without waiting. Throws
+  // IoError, changing nothing, if the chunk breaks the format.
   InsertResult TryInsert(uint64_t writer, uint64_t sequence,
                          std::vector<std::byte> block);
-  // The same for a group that is checked already.
+  // The same for a chunk that is checked already.
   InsertResult TryInsert(uint64_t writer, uint64_t sequence,
-                         std::shared_ptr<Group> group);
+                         std::shared_ptr<Chunk> chunk);
   // Inserts the waiting items of `writer` that are admitted now; kInserted if
   // none is left.
   InsertResult Resume(uint64_t writer);
@@ -141,7 +141,7 @@ class Shard {
   // Number of steps that writers have inserted so far, including steps that
   // were removed since.
   int64_t num_steps() const;
-  // The sequence of the last inserted group of `writer`; 0 if none.
+  // The sequence of the last inserted chunk of `writer`; 0 if none.
   uint64_t LastSequence(uint64_t writer) const;
   // Number of steps that `writer` has inserted.
   int64_t StepsOf(uint64_t writer) const;
@@ -182,9 +182,9 @@ class Shard {
 
   // Returns the present state. Holds the lock while copying the items.
   ShardSnapshot TakeSnapshot() const;
-  // Makes a group of a snapshot, for Restore(). Its bytes are on disk if
-  // `wants_disk` and there is room. Throws IoError like Group.
-  std::shared_ptr<StoredGroup> MakeGroup(std::vector<std::byte> block,
+  // Makes a chunk of a snapshot, for Restore(). Its bytes are on disk if
+  // `wants_disk` and there is room. Throws IoError like Chunk.
+  std::shared_ptr<StoredChunk> MakeChunk(std::vector<std::byte> block,
                                          uint64_t serial, uint64_t writer,
                                          uint64_t sequence, bool wants_disk);
   // Restores a snapshot. Throws InvalidArgument, leaving the shard as it was,
@@ -196,11 +196,11 @@ class Shard {
   // Records changes between checkpoints. Both functions are called under the
   // lock, and may throw IoError.
   struct Journal {
-    // Takes the group of an insert before the insert returns. If the group
+    // Takes the chunk of an insert before the insert returns. If the chunk
     // cannot be written, the insert changes nothing.
-    std::function<void(const Group&)> append_group;
+    std::function<void(const Chunk&)> append_chunk;
     // Takes the limiters' states if items were drawn since the last call:
-    // before a group, after waiting items were admitted, and every
+    // before a chunk, after waiting items were admitted, and every
     // kSamplesPerJournalRecord samples. After a failure, the next call includes
     // the missing samples.
     std::function<void(const LimiterStates&)> append_limiters;
@@ -211,11 +211,11 @@ class Shard {
   // Takes over limiters' states from the journal and admits the items that they
   // permit.
   void ReplayLimiters(const LimiterStates& states);
-  // Inserts a group from the journal in its original place.
+  // Inserts a chunk from the journal in its original place.
   InsertResult Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                       std::vector<std::byte> block);
 
-  // The serial of the group inserted last; 0 if none.
+  // The serial of the chunk inserted last; 0 if none.
   uint64_t last_serial() const;
 
   // Ends all current and future waits, inserts and samples with kClosed.
@@ -247,22 +247,22 @@ class Shard {
   void RestoreWriter(const ShardSnapshot::SavedWriter& saved,
                      bool keeps_episode) REQUIRES(mutex_);
   Writer& FindOrAddWriter(uint64_t id) REQUIRES(mutex_);
-  // Whether an open episode or a waiting item needs the group.
-  bool IsHeld(const StoredGroup& group) const REQUIRES(mutex_);
+  // Whether an open episode or a waiting item needs the chunk.
+  bool IsHeld(const StoredChunk& chunk) const REQUIRES(mutex_);
   void RememberClosed(uint64_t id) REQUIRES(mutex_);
-  // Whether `group` continues the writer's episode or begins one.
-  bool Prepare(Writer& writer, const StepGroupView& group) REQUIRES(mutex_);
+  // Whether `chunk` continues the writer's episode or begins one.
+  bool Prepare(Writer& writer, const ChunkView& chunk) REQUIRES(mutex_);
   void ForgetOpenEpisode(Writer& writer) REQUIRES(mutex_);
   void ForgetWaitingItems(Writer& writer) REQUIRES(mutex_);
   bool MakeRoom(int64_t bytes) REQUIRES(mutex_);
-  // Moves the group to disk; true if it is now there, or evicted. May evict
-  // groups on disk with serials above `last_evicted`, and raises that.
-  bool MoveToDisk(StoredGroup& group, uint64_t* last_evicted) REQUIRES(mutex_);
+  // Moves the chunk to disk; true if it is now there, or evicted. May evict
+  // chunks on disk with serials above `last_evicted`, and raises that.
+  bool MoveToDisk(StoredChunk& chunk, uint64_t* last_evicted) REQUIRES(mutex_);
   bool EvictOldestOnDisk(uint64_t* last_evicted) REQUIRES(mutex_);
   void NoteDiskError(const IoError& error) REQUIRES(mutex_);
-  void Evict(StoredGroup& group) REQUIRES(mutex_);
+  void Evict(StoredChunk& chunk) REQUIRES(mutex_);
   InsertResult InsertLocked(uint64_t id, uint64_t sequence,
-                            std::shared_ptr<Group> group) REQUIRES(mutex_);
+                            std::shared_ptr<Chunk> chunk) REQUIRES(mutex_);
   // Moves admitted waiting items into the tables; true if none is left.
   bool Admit(uint64_t id, Writer& writer) REQUIRES(mutex_);
   // Writes the limiters' states to the journal if they are due.
@@ -274,7 +274,7 @@ class Shard {
   WaitStatus StatusOf(const WaitRecord& record, std::string why) const
       REQUIRES(mutex_);
   int64_t NumOpenWriters() const REQUIRES(mutex_);
-  // Describes what holds the memory that step groups wait for.
+  // Describes what holds the memory that chunks wait for.
   std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);

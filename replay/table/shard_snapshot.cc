@@ -59,9 +59,9 @@ ShardSnapshot Shard::TakeSnapshot() const {
     snapshot.tables[i].contents.items.resize(num_slots);
   }
   MutexLock lock(mutex_);
-  snapshot.groups.reserve(static_cast<size_t>(store_.num_groups()));
-  for (const std::shared_ptr<StoredGroup>& group : store_.groups()) {
-    snapshot.groups.push_back({group, group->data, group->next_serial});
+  snapshot.chunks.reserve(static_cast<size_t>(store_.num_chunks()));
+  for (const std::shared_ptr<StoredChunk>& chunk : store_.chunks()) {
+    snapshot.chunks.push_back({chunk, chunk->data, chunk->next_serial});
   }
   snapshot.last_serial = store_.last_serial();
   for (size_t i = 0; i < tables_.size(); ++i) {
@@ -86,7 +86,7 @@ ShardSnapshot Shard::TakeSnapshot() const {
     for (size_t i = 0; i < writer.assemblers.size(); ++i) {
       const NStepAssembler& assembler = writer.assemblers[i];
       saved.assemblers.push_back(
-          {.groups = assembler.open_groups(),
+          {.chunks = assembler.open_chunks(),
            .next_step = assembler.next_step(),
            .waiting = {writer.waiting[i].begin(), writer.waiting[i].end()}});
     }
@@ -119,14 +119,14 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
     is_same = is_same && snapshot.tables[i].name == config_.tables[i].name;
   }
 
-  std::map<uint64_t, StoredGroup*> by_serial;
-  for (const auto& saved : snapshot.groups) {
-    by_serial[saved.group->serial] = &store_.Add(saved.group);
+  std::map<uint64_t, StoredChunk*> by_serial;
+  for (const auto& saved : snapshot.chunks) {
+    by_serial[saved.chunk->serial] = &store_.Add(saved.chunk);
   }
-  for (const auto& saved : snapshot.groups) {
+  for (const auto& saved : snapshot.chunks) {
     const auto next = by_serial.find(saved.next_serial);
-    saved.group->next = next == by_serial.end() ? nullptr : next->second;
-    saved.group->next_serial = saved.next_serial;
+    saved.chunk->next = next == by_serial.end() ? nullptr : next->second;
+    saved.chunk->next_serial = saved.next_serial;
   }
   store_.set_last_serial(snapshot.last_serial);
 
@@ -145,9 +145,9 @@ void Shard::Restore(const ShardSnapshot& snapshot) {
   for (size_t i = 0; i < counters.size() && i < snapshot.counters.size(); ++i) {
     *counters[i] = snapshot.counters[i];
   }
-  // release the use of Add(): groups that no item of this config needs are
+  // release the use of Add(): chunks that no item of this config needs are
   // freed
-  for (const auto& [serial, group] : by_serial) store_.Release(*group);
+  for (const auto& [serial, chunk] : by_serial) store_.Release(*chunk);
   MakeRoom(0);
 }
 
@@ -166,34 +166,34 @@ void Shard::RestoreWriter(const ShardSnapshot::SavedWriter& saved,
   writer.next_step = saved.next_step;
   for (size_t i = 0; i < saved.assemblers.size(); ++i) {
     const ShardSnapshot::SavedAssembler& from = saved.assemblers[i];
-    writer.assemblers[i].Restore(from.groups, from.next_step);
+    writer.assemblers[i].Restore(from.chunks, from.next_step);
     for (const NStepItem& item : from.waiting) {
-      store_.UseRange(*item.first, item.num_groups);
+      store_.UseRange(*item.first, item.num_chunks);
       writer.waiting[i].push_back(item);
     }
   }
 }
 
-std::shared_ptr<StoredGroup> Shard::MakeGroup(std::vector<std::byte> block,
+std::shared_ptr<StoredChunk> Shard::MakeChunk(std::vector<std::byte> block,
                                               uint64_t serial, uint64_t writer,
                                               uint64_t sequence,
                                               bool wants_disk) {
-  auto group = std::make_shared<Group>(std::move(block), config_.shape);
-  group->serial = serial;
-  group->writer = writer;
-  group->sequence = sequence;
+  auto chunk = std::make_shared<Chunk>(std::move(block), config_.shape);
+  chunk->serial = serial;
+  chunk->writer = writer;
+  chunk->sequence = sequence;
   MutexLock lock(mutex_);
   DiskTier* const disk = store_.disk();
-  if (wants_disk && disk != nullptr && disk->HasRoomFor(*group)) {
+  if (wants_disk && disk != nullptr && disk->HasRoomFor(*chunk)) {
     try {
-      DiskTier::Moved moved = disk->Write(*group, config_.shape);
-      return std::make_shared<StoredGroup>(std::move(moved.group),
+      DiskTier::Moved moved = disk->Write(*chunk, config_.shape);
+      return std::make_shared<StoredChunk>(std::move(moved.chunk),
                                            std::move(moved.use));
     } catch (const IoError& e) {
       NoteDiskError(e);
     }
   }
-  return std::make_shared<StoredGroup>(std::move(group));
+  return std::make_shared<StoredChunk>(std::move(chunk));
 }
 
 uint64_t Shard::last_serial() const {
@@ -219,11 +219,11 @@ void Shard::ReplayLimiters(const LimiterStates& states) {
 
 InsertResult Shard::Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
                            std::vector<std::byte> block) {
-  auto group = std::make_shared<Group>(std::move(block), config_.shape);
+  auto chunk = std::make_shared<Chunk>(std::move(block), config_.shape);
   MutexLock lock(mutex_);
   REPLICANT_CHECK_GT(serial, store_.last_serial());
   store_.set_last_serial(serial - 1);
-  return InsertLocked(writer, sequence, std::move(group));
+  return InsertLocked(writer, sequence, std::move(chunk));
 }
 
 }  // namespace replicant::replay

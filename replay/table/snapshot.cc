@@ -21,7 +21,7 @@ struct ItemRecord {
   uint32_t slot, generation;
   int32_t step, times_sampled;
   float reward, discount, priority;
-  uint16_t n, num_groups;
+  uint16_t n, num_chunks;
 };
 static_assert(sizeof(ItemRecord) == 48);
 
@@ -54,7 +54,7 @@ std::vector<Record> ReadRecords(rpc::WireReader& reader,
 
 void WriteNStepItem(rpc::WireWriter& writer, const NStepItem& item) {
   writer.Write(item.first->serial);
-  writer.Write(item.num_groups);
+  writer.Write(item.num_chunks);
   writer.Write(item.step);
   writer.Write(item.n);
   writer.Write(item.reward);
@@ -118,7 +118,7 @@ void WriteTable(rpc::WireWriter& writer,
                        .discount = item.discount,
                        .priority = item.priority,
                        .n = item.n,
-                       .num_groups = item.num_groups});
+                       .num_chunks = item.num_chunks});
   }
   WriteRecords(writer, records);
   writer.WriteArray<uint32_t>(contents.free_slots);
@@ -163,8 +163,8 @@ void WriteSavedWriter(rpc::WireWriter& writer,
   writer.Write(static_cast<uint32_t>(saved.assemblers.size()));
   for (const ShardSnapshot::SavedAssembler& assembler : saved.assemblers) {
     std::vector<uint64_t> serials;
-    for (const StoredGroup* group : assembler.groups) {
-      serials.push_back(group->serial);
+    for (const StoredChunk* chunk : assembler.chunks) {
+      serials.push_back(chunk->serial);
     }
     writer.WriteArray<uint64_t>(serials);
     writer.Write(assembler.next_step);
@@ -175,33 +175,33 @@ void WriteSavedWriter(rpc::WireWriter& writer,
   }
 }
 
-// Finds groups by serial and checks that ranges of episodes are complete.
-class GroupIndex {
+// Finds chunks by serial and checks that ranges of episodes are complete.
+class ChunkIndex {
  public:
-  explicit GroupIndex(const std::vector<ShardSnapshot::SavedGroup>& groups) {
-    for (const auto& saved : groups) groups_[saved.group->serial] = &saved;
+  explicit ChunkIndex(const std::vector<ShardSnapshot::SavedChunk>& chunks) {
+    for (const auto& saved : chunks) chunks_[saved.chunk->serial] = &saved;
   }
 
-  StoredGroup* Find(uint64_t serial) const {
-    const auto found = groups_.find(serial);
-    if (found == groups_.end()) {
-      throw IoError(fmt::format("checkpoint: no group {}", serial));
+  StoredChunk* Find(uint64_t serial) const {
+    const auto found = chunks_.find(serial);
+    if (found == chunks_.end()) {
+      throw IoError(fmt::format("checkpoint: no chunk {}", serial));
     }
-    return found->second->group.get();
+    return found->second->chunk.get();
   }
 
-  // Throws IoError unless `count` groups from `serial` on follow each other and
+  // Throws IoError unless `count` chunks from `serial` on follow each other and
   // hold the observations [first, last].
-  StoredGroup* FindRange(uint64_t serial, int64_t count, int64_t first,
+  StoredChunk* FindRange(uint64_t serial, int64_t count, int64_t first,
                          int64_t last) const {
-    StoredGroup* const begin = Find(serial);
+    StoredChunk* const begin = Find(serial);
     uint64_t at = serial;
     for (int64_t i = 1; i < count; ++i)
-      at = groups_.at(at)->next_serial, Find(at);
+      at = chunks_.at(at)->next_serial, Find(at);
     if (count < 1 || first < begin->view().first_step() || last < first ||
         last >= Find(at)->view().end_observation()) {
       throw IoError(fmt::format(
-          "checkpoint: steps {} to {} are not in the {} groups from "
+          "checkpoint: steps {} to {} are not in the {} chunks from "
           "{} on",
           first, last, count, serial));
     }
@@ -209,13 +209,13 @@ class GroupIndex {
   }
 
  private:
-  std::unordered_map<uint64_t, const ShardSnapshot::SavedGroup*> groups_;
+  std::unordered_map<uint64_t, const ShardSnapshot::SavedChunk*> chunks_;
 };
 
-NStepItem ReadNStepItem(rpc::WireReader& reader, const GroupIndex& index) {
+NStepItem ReadNStepItem(rpc::WireReader& reader, const ChunkIndex& index) {
   NStepItem item;
   const auto serial = reader.Read<uint64_t>("first");
-  item.num_groups = reader.Read<int64_t>("num_groups");
+  item.num_chunks = reader.Read<int64_t>("num_groups");
   item.step = reader.Read<int64_t>("step");
   item.n = reader.Read<int64_t>("n");
   item.reward = reader.Read<float>("reward");
@@ -224,17 +224,17 @@ NStepItem ReadNStepItem(rpc::WireReader& reader, const GroupIndex& index) {
   const auto priority = reader.Read<float>("priority");
   if (has_priority) item.priority = priority;
   item.first =
-      index.FindRange(serial, item.num_groups, item.step, item.step + item.n);
+      index.FindRange(serial, item.num_chunks, item.step, item.step + item.n);
   return item;
 }
 
-TableItem ToItem(const ItemRecord& record, const GroupIndex& index) {
+TableItem ToItem(const ItemRecord& record, const ChunkIndex& index) {
   if (!IsPriority(static_cast<double>(record.priority))) {
     throw IoError(
         fmt::format("checkpoint: priority {} of slot {} is out of range",
                     record.priority, record.slot));
   }
-  return {.first = index.FindRange(record.first_serial, record.num_groups,
+  return {.first = index.FindRange(record.first_serial, record.num_chunks,
                                    record.step, record.step + record.n),
           .order = record.order,
           .generation = record.generation,
@@ -244,11 +244,11 @@ TableItem ToItem(const ItemRecord& record, const GroupIndex& index) {
           .discount = record.discount,
           .priority = record.priority,
           .n = record.n,
-          .num_groups = record.num_groups};
+          .num_chunks = record.num_chunks};
 }
 
 ShardSnapshot::SavedTable ReadTable(rpc::WireReader& reader,
-                                    const GroupIndex& index) {
+                                    const ChunkIndex& index) {
   ShardSnapshot::SavedTable table;
   table.name = reader.ReadString("table", kMaxTableNameBytes);
   table.n_step.n_step = reader.Read<int64_t>("n_step");
@@ -290,7 +290,7 @@ ShardSnapshot::SavedTable ReadTable(rpc::WireReader& reader,
 }
 
 ShardSnapshot::SavedWriter ReadSavedWriter(rpc::WireReader& reader,
-                                           const GroupIndex& index,
+                                           const ChunkIndex& index,
                                            size_t num_tables) {
   ShardSnapshot::SavedWriter saved;
   saved.id = reader.Read<uint64_t>("writer");
@@ -311,7 +311,7 @@ ShardSnapshot::SavedWriter ReadSavedWriter(rpc::WireReader& reader,
     ShardSnapshot::SavedAssembler assembler;
     for (const uint64_t serial :
          reader.ReadArray<uint64_t>("open_groups", kMaxCount)) {
-      assembler.groups.push_back(index.Find(serial));
+      assembler.chunks.push_back(index.Find(serial));
     }
     assembler.next_step = reader.Read<int64_t>("next_step");
     const auto num_waiting = reader.Read<uint32_t>("num_waiting");
@@ -353,14 +353,14 @@ LimiterStates DecodeLimiters(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> EncodeSnapshot(
     const ShardSnapshot& snapshot,
-    const std::function<GroupLocation(uint64_t serial)>& location) {
+    const std::function<ChunkLocation(uint64_t serial)>& location) {
   rpc::WireWriter writer;
   std::vector<PlaceRecord> places;
-  places.reserve(snapshot.groups.size());
-  for (const ShardSnapshot::SavedGroup& saved : snapshot.groups) {
-    const GroupLocation place = location(saved.group->serial);
+  places.reserve(snapshot.chunks.size());
+  for (const ShardSnapshot::SavedChunk& saved : snapshot.chunks) {
+    const ChunkLocation place = location(saved.chunk->serial);
     places.push_back(
-        {saved.group->serial, saved.next_serial, place.segment, place.offset});
+        {saved.chunk->serial, saved.next_serial, place.segment, place.offset});
   }
   WriteRecords(writer, places);
   writer.Write(snapshot.last_serial);
@@ -380,7 +380,7 @@ EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes) {
     uint64_t before = 0;
     for (const auto& record : ReadRecords<PlaceRecord>(reader, "places")) {
       if (record.serial <= before) {
-        throw IoError(fmt::format("checkpoint: group {} follows group {}",
+        throw IoError(fmt::format("checkpoint: chunk {} follows chunk {}",
                                   record.serial, before));
       }
       before = record.serial;
@@ -395,21 +395,21 @@ EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes) {
 }
 
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
-                             std::vector<std::shared_ptr<StoredGroup>> groups) {
-  REPLICANT_CHECK_EQ(groups.size(), encoded.places.size());
+                             std::vector<std::shared_ptr<StoredChunk>> chunks) {
+  REPLICANT_CHECK_EQ(chunks.size(), encoded.places.size());
   ShardSnapshot snapshot;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    auto data = groups[i]->data;
-    snapshot.groups.push_back(
-        {std::move(groups[i]), std::move(data), encoded.places[i].next_serial});
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    auto data = chunks[i]->data;
+    snapshot.chunks.push_back(
+        {std::move(chunks[i]), std::move(data), encoded.places[i].next_serial});
   }
-  const GroupIndex index(snapshot.groups);
+  const ChunkIndex index(snapshot.chunks);
   try {
     rpc::WireReader reader("checkpoint", encoded.body);
     snapshot.last_serial = reader.Read<uint64_t>("last_serial");
     if (!encoded.places.empty() &&
         snapshot.last_serial < encoded.places.back().serial) {
-      throw IoError(fmt::format("checkpoint: last serial {}, but a group {}",
+      throw IoError(fmt::format("checkpoint: last serial {}, but a chunk {}",
                                 snapshot.last_serial,
                                 encoded.places.back().serial));
     }

@@ -15,18 +15,18 @@
 
 namespace replicant::replay {
 
-// The state of a shard at one moment, without the bytes of its step groups. A
+// The state of a shard at one moment, without the bytes of its chunks. A
 // checkpoint consists of a snapshot and the segments. The snapshot has only the
 // settings that determine the items.
 //
-// The snapshot shares the groups with the shard and does not change when the
+// The snapshot shares the chunks with the shard and does not change when the
 // shard does. Thread-safety: immutable once made.
 struct ShardSnapshot {
-  struct SavedGroup {
-    std::shared_ptr<StoredGroup> group;
-    // The group's data at that moment; group->data may move to disk later.
-    std::shared_ptr<const Group> data;
-    uint64_t next_serial = 0;  // of Group::next, or 0
+  struct SavedChunk {
+    std::shared_ptr<StoredChunk> chunk;
+    // The chunk's data at that moment; chunk->data may move to disk later.
+    std::shared_ptr<const Chunk> data;
+    uint64_t next_serial = 0;  // of Chunk::next, or 0
   };
   struct SavedTable {
     NStepConfig n_step;
@@ -36,7 +36,7 @@ struct ShardSnapshot {
     int64_t updates = 0, late_updates = 0;
   };
   struct SavedAssembler {
-    std::vector<StoredGroup*> groups;
+    std::vector<StoredChunk*> chunks;
     int64_t next_step = 0;
     std::vector<NStepItem> waiting;
   };
@@ -47,7 +47,7 @@ struct ShardSnapshot {
     std::vector<SavedAssembler> assemblers;  // by table; none if gone
   };
 
-  std::vector<SavedGroup> groups;  // ascending serials
+  std::vector<SavedChunk> chunks;  // ascending serials
   uint64_t last_serial = 0;
   std::vector<SavedTable> tables;
   std::vector<SavedWriter> writers;
@@ -63,36 +63,36 @@ std::vector<std::byte> EncodeLimiters(const LimiterStates& states);
 // Throws IoError for bytes that are not encoded states.
 LimiterStates DecodeLimiters(std::span<const std::byte> bytes);
 
-// The location of a group in the segments.
-struct GroupLocation {
+// The location of a chunk in the segments.
+struct ChunkLocation {
   uint64_t segment = 0;
   int64_t offset = 0;
 
-  bool operator==(const GroupLocation&) const = default;
+  bool operator==(const ChunkLocation&) const = default;
 };
 
-// Encodes a snapshot, with a location in place of each group's block.
+// Encodes a snapshot, with a location in place of each chunk's block.
 std::vector<std::byte> EncodeSnapshot(
     const ShardSnapshot& snapshot,
-    const std::function<GroupLocation(uint64_t serial)>& location);
+    const std::function<ChunkLocation(uint64_t serial)>& location);
 
-// An encoded snapshot whose groups are not read yet.
+// An encoded snapshot whose chunks are not read yet.
 struct EncodedSnapshot {
   struct Place {
     uint64_t serial = 0, next_serial = 0;
-    GroupLocation location;
+    ChunkLocation location;
   };
   std::vector<Place> places;  // ascending serials
   // The rest of the snapshot.
   std::span<const std::byte> body;
 };
 
-// Reads the locations of the groups. Throws IoError for bytes that are not a
+// Reads the locations of the chunks. Throws IoError for bytes that are not a
 // snapshot.
 EncodedSnapshot DecodePlaces(std::span<const std::byte> bytes);
-// Reads the rest; `groups` are the groups of encoded.places, in that order.
-// Throws IoError if a number refers to no group or slot.
+// Reads the rest; `chunks` are the chunks of encoded.places, in that order.
+// Throws IoError if a number refers to no chunk or slot.
 ShardSnapshot DecodeSnapshot(const EncodedSnapshot& encoded,
-                             std::vector<std::shared_ptr<StoredGroup>> groups);
+                             std::vector<std::shared_ptr<StoredChunk>> chunks);
 
 }  // namespace replicant::replay

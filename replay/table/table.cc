@@ -1,5 +1,5 @@
 // An item lives in a slot of items_ and is known in three other places: the
-// sampler, the remover, and the list of its first group, by which an eviction
+// sampler, the remover, and the list of its first chunk, by which an eviction
 // finds it. Enter() and RemoveSlot() keep them together. A freed slot is used
 // again by the next insert under a new generation, so that old keys do not
 // match the new item.
@@ -61,7 +61,7 @@ Table::Table(const TableConfig& config, const RateLimiterLimits& limits,
 Table::~Table() {
   for (uint32_t slot = 0; slot < items_.size(); ++slot) {
     if (items_[slot].first != nullptr) {
-      store_->ReleaseRange(*items_[slot].first, items_[slot].num_groups);
+      store_->ReleaseRange(*items_[slot].first, items_[slot].num_chunks);
     }
   }
 }
@@ -89,7 +89,7 @@ uint32_t Table::TakeSlot() {
   return static_cast<uint32_t>(items_.size() - 1);
 }
 
-// Adds the item in `slot` to the selectors and to the list of its group.
+// Adds the item in `slot` to the selectors and to the list of its chunk.
 void Table::Enter(uint32_t slot) {
   TableItem& item = items_[slot];
   item.order = ++num_ordered_;
@@ -107,7 +107,7 @@ void Table::Insert(const NStepItem& source) {
   item.first = source.first;
   item.step = static_cast<int32_t>(source.step);
   item.n = static_cast<uint16_t>(source.n);
-  item.num_groups = static_cast<uint16_t>(source.num_groups);
+  item.num_chunks = static_cast<uint16_t>(source.num_chunks);
   item.reward = source.reward;
   item.discount = source.discount;
   item.priority = source.priority.value_or(max_priority_);
@@ -121,13 +121,13 @@ void Table::RemoveSlot(uint32_t slot) {
   TableItem& item = items_[slot];
   sampler_->Remove(slot);
   remover_->Remove(slot);
-  StoredGroup* const first = item.first;
+  StoredChunk* const first = item.first;
   item.first = nullptr;
   item.generation = std::max(item.generation + 1, first_generation_);
   max_generation_ = std::max(max_generation_, item.generation);
   free_slots_.push_back(slot);
   --size_;
-  store_->ReleaseRange(*first, item.num_groups);
+  store_->ReleaseRange(*first, item.num_chunks);
 }
 
 bool Table::IsLive(ItemKey key) const {
@@ -191,12 +191,12 @@ void Table::AddToBatch(const Draw& draw, SampledBatch* batch) {
        .times_sampled = item.times_sampled,
        .step = item.step,
        .n = item.n,
-       .first_group = static_cast<int64_t>(batch->groups.size()),
-       .num_groups = item.num_groups});
-  const StoredGroup* group = item.first;
-  for (int i = 0; i < item.num_groups; ++i, group = group->next) {
-    group->data->WillRead();
-    batch->groups.push_back(group->data);
+       .first_chunk = static_cast<int64_t>(batch->chunks.size()),
+       .num_chunks = item.num_chunks});
+  const StoredChunk* chunk = item.first;
+  for (int i = 0; i < item.num_chunks; ++i, chunk = chunk->next) {
+    chunk->data->WillRead();
+    batch->chunks.push_back(chunk->data);
   }
 }
 
@@ -262,7 +262,7 @@ void Table::Restore(const TableContents& contents) {
     TableItem& item = items_[slot];
     item = contents.items[old_slot];
     if (!keeps_slots) item.generation = first_generation_;
-    store_->UseRange(*item.first, item.num_groups);
+    store_->UseRange(*item.first, item.num_chunks);
     Enter(static_cast<uint32_t>(slot));
   }
   if (keeps_slots) free_slots_ = contents.free_slots;

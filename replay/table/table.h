@@ -32,7 +32,7 @@ struct TableConfig {
 
 // One slot of a table.
 struct TableItem {
-  StoredGroup* first = nullptr;  // nullptr: the slot is free
+  StoredChunk* first = nullptr;  // nullptr: the slot is free
   uint64_t order = 0;            // of insertion
   uint32_t generation = 0;
   int32_t step = 0;
@@ -41,7 +41,7 @@ struct TableItem {
   float discount = 0.0f;
   float priority = 0.0f;
   uint16_t n = 0;
-  uint16_t num_groups = 0;
+  uint16_t num_chunks = 0;
 };
 
 // The part of a table stored in a checkpoint.
@@ -72,7 +72,7 @@ class Table {
   // is zero, all are admitted: nothing can be sampled, and both sides would
   // wait forever.
   int64_t AdmitInserts(int64_t wanted) const;
-  // Inserts an item and takes over its uses of groups. Its priority is the
+  // Inserts an item and takes over its uses of chunks. Its priority is the
   // writer's, or else the largest that the table has seen. Removes another item
   // if the table is full.
   // Precondition: AdmitInserts(1) == 1 (checked; aborts).
@@ -103,7 +103,7 @@ class Table {
   // Fills `contents`, reusing the memory of its vectors.
   void ReadContents(TableContents* contents) const;
   size_t num_slots() const { return items_.size(); }
-  // Fills an empty table; `contents.items` hold their groups and no uses. Items
+  // Fills an empty table; `contents.items` hold their chunks and no uses. Items
   // keep their keys, and later items get the slots that they would have had. If
   // the table has become too small for that, the oldest items are left out.
   // Precondition: the table is empty (checked).

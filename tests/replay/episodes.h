@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "replay/format/chunk_format.h"
 #include "replay/format/frame_codec.h"
-#include "replay/format/step_group.h"
 
 namespace replicant::replay::testing {
 
@@ -48,14 +48,14 @@ struct EpisodeMaker {
   }
   static float Reward(int64_t step) { return static_cast<float>(step % 3); }
 
-  // The step groups of the first `num_steps` of an episode, which ends there
+  // The chunks of the first `num_steps` of an episode, which ends there
   // unless `is_open`; d is 1 throughout.
-  std::vector<std::vector<std::byte>> Groups(uint64_t episode,
+  std::vector<std::vector<std::byte>> Chunks(uint64_t episode,
                                              int64_t num_steps,
                                              bool is_open = false) const {
-    std::vector<std::vector<std::byte>> groups;
+    std::vector<std::vector<std::byte>> chunks;
     for (int64_t first = 0; first < num_steps; first += group_steps) {
-      StepGroupBuilder builder(shape, episode, first);
+      ChunkBuilder builder(shape, episode, first);
       const int64_t end = std::min(num_steps, first + group_steps);
       const bool ends = end == num_steps && !is_open;
       for (int64_t t = first; t < end; ++t) {
@@ -63,10 +63,10 @@ struct EpisodeMaker {
                         1.0f);
       }
       if (ends) builder.AddLastObservation(Observation(episode, end));
-      groups.push_back(
+      chunks.push_back(
           builder.Finish(Frames(episode, first, end - first + (ends ? 1 : 0))));
     }
-    return groups;
+    return chunks;
   }
 
  private:
@@ -78,7 +78,7 @@ struct EpisodeMaker {
   std::vector<std::byte> Frames(uint64_t episode, int64_t first,
                                 int64_t count) const {
     if (shape.frame_bytes == 0) return {};
-    FrameGroupEncoder encoder(codec, shape.frame_bytes, count);
+    FrameBlockEncoder encoder(codec, shape.frame_bytes, count);
     for (int64_t i = 0; i < count; ++i) encoder.Add(Frame(episode, first + i));
     return encoder.Finish();
   }

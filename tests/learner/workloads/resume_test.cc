@@ -29,7 +29,7 @@ std::span<const std::byte> Row(std::span<const float> values) {
 // An episode of 40 random steps.
 std::vector<std::byte> Episode(uint64_t number) {
   RandomStream random(number, "episode");
-  replay::StepGroupBuilder builder(kShape, number, 0);
+  replay::ChunkBuilder builder(kShape, number, 0);
   const auto uniform = [&] {
     return static_cast<float>(random.Uniform(-1.0, 1.0));
   };

@@ -130,7 +130,7 @@ TEST(CheckpointDamageTest, DamageIsFoundWithoutARestore) {
   EXPECT_EQ(find(1), "");
   EXPECT_EQ(find(2), "");
   EXPECT_EQ(find(3), folder.path().string() + ": no checkpoint of id 3");
-  // the second group of the segment
+  // the second chunk of the segment
   const std::filesystem::path path = SegmentPath(folder.path(), 1);
   const std::string segment = ReadFile(path);
   std::string bad = segment;

@@ -49,7 +49,7 @@ TEST(CheckpointJournalTest, WithAJournalNothingIsGone) {
   {
     const ShardInFolder restored(folder.path(), Durability::kJournal);
     EXPECT_EQ(restored.checkpointer.restored().number, 2u);
-    EXPECT_EQ(restored.checkpointer.restored().journal_groups, 10);
+    EXPECT_EQ(restored.checkpointer.restored().journal_chunks, 10);
     EXPECT_EQ(restored.shard.LastSequence(1), 30u);
     EXPECT_EQ(restored.size(), 30);
   }
@@ -57,7 +57,7 @@ TEST(CheckpointJournalTest, WithAJournalNothingIsGone) {
   std::filesystem::remove(CheckpointPath(folder.path(), 2));
   const ShardInFolder restored(folder.path(), Durability::kJournal);
   EXPECT_EQ(restored.checkpointer.restored().number, 1u);
-  EXPECT_EQ(restored.checkpointer.restored().journal_groups, 23);
+  EXPECT_EQ(restored.checkpointer.restored().journal_chunks, 23);
   EXPECT_EQ(restored.size(), 30);
 }
 
@@ -166,7 +166,7 @@ TEST(CheckpointJournalTest, AJournalThatIsTurnedOffIsTakenOver) {
   }
 }
 
-TEST(CheckpointJournalTest, AJournalThatEndsInATornRecordGivesTheGroupsBefore) {
+TEST(CheckpointJournalTest, AJournalThatEndsInATornRecordGivesTheChunksBefore) {
   const TemporaryFolder folder;
   {
     ShardInFolder saved(folder.path(), Durability::kJournal);

@@ -74,9 +74,9 @@ TEST(ReplayCheckpointMessageTest, HoldsWhatWasSentBeforeItAndNothingAfter) {
     };
     // nothing is waited for: the place in the queue alone decides
     for (uint64_t k = 1; k <= 6; ++k) {
-      const auto groups = maker.Groups(k, 7, /*is_open=*/k == 3);
+      const auto chunks = maker.Chunks(k, 7, /*is_open=*/k == 3);
       InsertRequest insert{.writer = 5, .first_sequence = 2 * k - 1};
-      for (const auto& group : groups) insert.blocks.push_back(group);
+      for (const auto& chunk : chunks) insert.blocks.push_back(chunk);
       send(kInsertKind, insert.Encode());
       const PriorityUpdate update = {{static_cast<uint32_t>(k), 0},
                                      0.25f * static_cast<float>(k)};
@@ -87,8 +87,8 @@ TEST(ReplayCheckpointMessageTest, HoldsWhatWasSentBeforeItAndNothingAfter) {
       send(kSampleKind, SampleRequest{"t", 9, 1000}.Encode());
       if (k == 3) send(kCheckpointKind, CheckpointRequest{30}.Encode());
       if (k > 3) continue;
-      for (size_t i = 0; i < groups.size(); ++i) {
-        ASSERT_EQ(expected.TryInsert(5, 2 * k - 1 + i, groups[i]),
+      for (size_t i = 0; i < chunks.size(); ++i) {
+        ASSERT_EQ(expected.TryInsert(5, 2 * k - 1 + i, chunks[i]),
                   InsertResult::kInserted);
       }
       expected.UpdatePriorities(0, {&update, 1});
@@ -150,7 +150,7 @@ TEST(ReplayCheckpointMessageTest, AReaderCutsAllItsServicesAtOneStep) {
     const std::unique_ptr<RunningService> services[] = {
         Serve(folders[0].path()), Serve(folders[1].path())};
     for (const auto& service : services) {
-      ASSERT_EQ(service->shard().TryInsert(1, 1, maker.Groups(1, 4)[0]),
+      ASSERT_EQ(service->shard().TryInsert(1, 1, maker.Chunks(1, 4)[0]),
                 InsertResult::kInserted);
     }
     BatchReader reader(

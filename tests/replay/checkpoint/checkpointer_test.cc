@@ -57,7 +57,7 @@ TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
 }
 
 // This shows a supervisor that a restore makes progress.
-TEST(CheckpointerTest, CountsTheGroupsThatItRestores) {
+TEST(CheckpointerTest, CountsTheChunksThatItRestores) {
   const TemporaryFolder folder;
   {
     ShardInFolder saved(folder.path(), Durability::kJournal);
@@ -68,12 +68,12 @@ TEST(CheckpointerTest, CountsTheGroupsThatItRestores) {
   }
   FakeClock clock;
   Shard shard(Config(), &clock);
-  int num_groups = 0;
+  int num_chunks = 0;
   const Checkpointer restored({.folder = folder.path(),
                                .durability = Durability::kJournal,
-                               .on_restored_group = [&] { ++num_groups; }},
+                               .on_restored_chunk = [&] { ++num_chunks; }},
                               &shard);
-  EXPECT_EQ(num_groups, 20);
+  EXPECT_EQ(num_chunks, 20);
 }
 
 TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
@@ -357,7 +357,7 @@ TEST(CheckpointerTest, ASmallerTableKeepsTheNewestItems) {
   SampledBatch batch;
   EXPECT_EQ(restored.shard.TrySample(0, 50, "test", &batch), 50);
   for (const SampledItem& item : batch.items) {
-    EXPECT_GE(batch.GroupOf(item, 0).view.episode(), 7u);
+    EXPECT_GE(batch.ChunkOf(item, 0).view.episode(), 7u);
   }
 }
 

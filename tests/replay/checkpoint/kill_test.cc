@@ -36,11 +36,11 @@ ShardConfig Config() {
   return config;
 }
 
-// Two steps of an episode of four groups.
+// Two steps of an episode of four chunks.
 std::vector<std::byte> Block(uint64_t sequence) {
   const uint64_t episode = (sequence - 1) / 4;
   const auto first_step = static_cast<int64_t>((sequence - 1) % 4) * 2;
-  StepGroupBuilder builder(kShape, episode, first_step);
+  ChunkBuilder builder(kShape, episode, first_step);
   const std::vector<std::byte> row(64, static_cast<std::byte>(sequence));
   for (int i = 0; i < 2; ++i) {
     builder.AddStep(row, std::span(row).first(8), 1.0f, 1.0f);
@@ -80,7 +80,7 @@ struct Told {
   }
 }
 
-// Everything that can be drawn is whole: each step lies in the group that its
+// Everything that can be drawn is whole: each step lies in the chunk that its
 // number says.
 void ExpectWholeItems(Shard& shard, int64_t table) {
   if (shard.Status().tables[static_cast<size_t>(table)].size == 0) return;
@@ -88,9 +88,9 @@ void ExpectWholeItems(Shard& shard, int64_t table) {
   ASSERT_EQ(shard.TrySample(table, 500, "test", &batch), 500);
   for (const SampledItem& item : batch.items) {
     for (int64_t t = item.step; t <= item.step + item.n; ++t) {
-      const Group& group = batch.GroupOf(item, t);
-      const auto expected = static_cast<std::byte>(group.sequence);
-      const auto row = group.view.Observation(t - group.view.first_step());
+      const Chunk& chunk = batch.ChunkOf(item, t);
+      const auto expected = static_cast<std::byte>(chunk.sequence);
+      const auto row = chunk.view.Observation(t - chunk.view.first_step());
       for (const std::byte b : row) ASSERT_EQ(b, expected);
     }
   }
@@ -140,7 +140,7 @@ void KillAndRestart(Durability durability) {
     } else {
       ASSERT_EQ(report.problems.size(), 0u) << report.problems[0];
     }
-    // the steps that are lost can be told: two in each group
+    // the steps that are lost can be told: two in each chunk
     ASSERT_EQ(shard.StepsOf(kWriter), static_cast<int64_t>(2 * found));
     for (int64_t table = 0; table < shard.num_tables(); ++table) {
       ExpectWholeItems(shard, table);

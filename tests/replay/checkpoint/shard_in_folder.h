@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "replay/checkpoint/checkpointer.h"
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 #include "replay/table/shard.h"
 
 // A small shard that saves its state in a folder.
@@ -34,7 +34,7 @@ inline ShardConfig Config() {
 // `num_steps` steps; ends the episode unless it is to go on.
 inline std::vector<std::byte> Steps(uint64_t episode, int64_t first_step,
                                     int64_t num_steps, bool ends) {
-  StepGroupBuilder builder(kShape, episode, first_step);
+  ChunkBuilder builder(kShape, episode, first_step);
   const std::vector<std::byte> row(8, static_cast<std::byte>(episode));
   for (int64_t i = 0; i < num_steps; ++i) {
     builder.AddStep(row, std::span(row).first(4), 1.0f, 1.0f);

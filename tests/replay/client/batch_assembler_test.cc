@@ -70,8 +70,8 @@ class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
              .on_ready = [this](Batch b) { outcome_.Take(std::move(b)); },
              .on_failure = [this] { outcome_.Fail(); }}) {
     uint64_t sequence = 0;
-    for (auto& group : maker_.Groups(/*episode=*/1, /*num_steps=*/9)) {
-      EXPECT_EQ(shard_.TryInsert(/*writer=*/1, ++sequence, std::move(group)),
+    for (auto& chunk : maker_.Chunks(/*episode=*/1, /*num_steps=*/9)) {
+      EXPECT_EQ(shard_.TryInsert(/*writer=*/1, ++sequence, std::move(chunk)),
                 InsertResult::kInserted);
     }
   }

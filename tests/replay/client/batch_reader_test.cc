@@ -30,8 +30,8 @@ ShardConfig ConfigOf(const EpisodeMaker& maker) {
 void Insert(Shard& shard, const EpisodeMaker& maker, uint64_t writer,
             uint64_t episode, int64_t num_steps) {
   uint64_t sequence = shard.LastSequence(writer);
-  for (auto& group : maker.Groups(episode, num_steps)) {
-    ASSERT_EQ(shard.TryInsert(writer, ++sequence, std::move(group)),
+  for (auto& chunk : maker.Chunks(episode, num_steps)) {
+    ASSERT_EQ(shard.TryInsert(writer, ++sequence, std::move(chunk)),
               InsertResult::kInserted);
   }
 }
@@ -458,8 +458,8 @@ TEST(BatchReaderTest, ATableThatHoldsItsWritersUpIsDrawnFrom) {
                                    .error_buffer = 2.0};
   RunningService first(config), second(config);
   uint64_t sequence = 0;
-  for (auto& group : maker.Groups(/*episode=*/1, /*num_steps=*/20)) {
-    if (first.shard().TryInsert(1, ++sequence, std::move(group)) !=
+  for (auto& chunk : maker.Chunks(/*episode=*/1, /*num_steps=*/20)) {
+    if (first.shard().TryInsert(1, ++sequence, std::move(chunk)) !=
         InsertResult::kInserted) {
       break;
     }

@@ -75,7 +75,7 @@ def basic(client):
 
 
 def check_refusals(client):
-    """A step or a group that is refused leaves the writer as it was."""
+    """A step or a chunk that is refused leaves the writer as it was."""
     writer = replay_client.Writer(client, group_steps=4)
     writer.begin()
     writer.append(observation(8, 0), struct.pack("<Q", 0), 0.0)
@@ -86,7 +86,7 @@ def check_refusals(client):
         except ValueError:
             pass
     writer.end(observation(8, 1))
-    bad = replay_client.step_group(
+    bad = replay_client.encode_chunk(
         writer.info, 9, 0, [(observation(9, 0), struct.pack("<Q", 0), float("inf"), 1.0)])
     try:
         writer.insert([bad])

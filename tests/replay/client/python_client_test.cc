@@ -62,8 +62,8 @@ TEST(PythonClientTest, ReadsAndWritesPixels) {
     const EpisodeMaker maker = testing::MakePixels(codec);
     RunningService service(ConfigOf(maker, {.n_step = 2, .stack = 3}));
     uint64_t sequence = 0;
-    for (const auto& group : maker.Groups(1, 10)) {
-      ASSERT_EQ(service.shard().TryInsert(5, ++sequence, group),
+    for (const auto& chunk : maker.Chunks(1, 10)) {
+      ASSERT_EQ(service.shard().TryInsert(5, ++sequence, chunk),
                 InsertResult::kInserted);
     }
     ExpectOk(service.endpoint(), "pixels");
@@ -76,8 +76,8 @@ TEST(PythonClientTest, ReadsWindows) {
   config.tables[0].rate_limiter.min_size_to_sample = 4;
   RunningService service(config);
   uint64_t sequence = 0;
-  for (const auto& group : maker.Groups(1, 11)) {
-    ASSERT_EQ(service.shard().TryInsert(5, ++sequence, group),
+  for (const auto& chunk : maker.Chunks(1, 11)) {
+    ASSERT_EQ(service.shard().TryInsert(5, ++sequence, chunk),
               InsertResult::kInserted);
   }
   ExpectOk(service.endpoint(), "windows");

@@ -81,8 +81,8 @@ void KillAReader(const NStepConfig& items) {
   RunningService service(testing::OpenTable(maker, items),
                          replicant::testing::OwnAddress(), server);
   uint64_t sequence = 0;
-  for (auto& group : maker.Groups(/*episode=*/1, /*num_steps=*/200)) {
-    ASSERT_EQ(service.shard().TryInsert(1, ++sequence, std::move(group)),
+  for (auto& chunk : maker.Chunks(/*episode=*/1, /*num_steps=*/200)) {
+    ASSERT_EQ(service.shard().TryInsert(1, ++sequence, std::move(chunk)),
               InsertResult::kInserted);
   }
   {

@@ -69,7 +69,7 @@ class ShardedWriterTest : public ::testing::Test {
     std::map<uint64_t, int64_t> steps;
     for (const SampledItem& item : batch.items) {
       const std::span<const std::byte> observation =
-          batch.GroupOf(item, 0).view.Observation(0);
+          batch.ChunkOf(item, 0).view.Observation(0);
       uint64_t episode = 0;
       std::memcpy(&episode, observation.data(), sizeof(episode));
       ++steps[episode];

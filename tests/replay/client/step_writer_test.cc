@@ -57,7 +57,7 @@ SampledBatch AllItems(const ShardConfig& config, Shard& shard) {
   return batch;
 }
 
-// End to end: what a writer streams is what the same groups make when they are
+// End to end: what a writer streams is what the same chunks make when they are
 // given to a shard in this process.
 TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
   const EpisodeMaker maker = MakePixels();
@@ -75,9 +75,9 @@ TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
     const auto num_steps = static_cast<int64_t>(episode % 11) + 1;
     ASSERT_EQ(WriteEpisode(writer, maker, episode, num_steps),
               AppendResult::kOk);
-    // an episode whose steps fill its groups ends with a separate group
-    for (auto& group : maker.Groups(episode, num_steps)) {
-      ASSERT_EQ(local.TryInsert(1, ++sequence, std::move(group)),
+    // an episode whose steps fill its chunks ends with a separate chunk
+    for (auto& chunk : maker.Chunks(episode, num_steps)) {
+      ASSERT_EQ(local.TryInsert(1, ++sequence, std::move(chunk)),
                 InsertResult::kInserted);
     }
   }
@@ -93,8 +93,8 @@ TEST(StepWriterTest, WhatArrivesEqualsALocalShard) {
     ASSERT_EQ(a.reward, b.reward);
     ASSERT_EQ(a.discount, b.discount);
     for (const int64_t step : {a.step, a.step + a.n}) {
-      const StepGroupView& ga = there.GroupOf(a, step).view;
-      const StepGroupView& gb = here.GroupOf(b, step).view;
+      const ChunkView& ga = there.ChunkOf(a, step).view;
+      const ChunkView& gb = here.ChunkOf(b, step).view;
       ASSERT_EQ(ga.episode(), gb.episode());
       ASSERT_TRUE(std::ranges::equal(ga.Observation(step - ga.first_step()),
                                      gb.Observation(step - gb.first_step())));
@@ -140,7 +140,7 @@ TEST(StepWriterTest, ARestartedServiceGetsWhatWasNotAcknowledgedOnce) {
   EXPECT_EQ(metrics.appended_steps, 16 + 4 + 13);
 }
 
-// A group holds priorities for all of its steps or for none.
+// A chunk holds priorities for all of its steps or for none.
 TEST(StepWriterTest, AnyStepMayHaveAPriority) {
   const EpisodeMaker maker = MakePixels();
   ShardConfig config = ConfigOf(maker);
@@ -173,14 +173,14 @@ TEST(StepWriterTest, AnyStepMayHaveAPriority) {
   }
 }
 
-// Groups that gathered while the service was away are more than one message
+// Chunks that gathered while the service was away are more than one message
 // takes.
 TEST(StepWriterTest, NoMessageIsLongerThanItsLimit) {
   const EpisodeMaker maker = MakePixels(FrameCodec::kNone);
   std::optional<RunningService> service(std::in_place, ConfigOf(maker));
   const std::string endpoint = service->endpoint();
   service.reset();
-  // a group is longer than 300 bytes: two fit into a message, three do not
+  // a chunk is longer than 300 bytes: two fit into a message, three do not
   StepWriter writer({.endpoint = endpoint,
                      .shape = maker.shape,
                      .group_steps = 1,
@@ -238,7 +238,7 @@ TEST(StepWriterTest, AFullQueueDropsTheEpisodeAtTheDeadline) {
   const StepWriterMetrics metrics = full.writer.metrics();
   EXPECT_EQ(metrics.dropped_episodes, 1);
   EXPECT_EQ(metrics.dropped_steps, 4);
-  EXPECT_EQ(metrics.queued_groups, 0);
+  EXPECT_EQ(metrics.queued_chunks, 0);
   // the next one finds room
   full.writer.BeginEpisode();
   EXPECT_EQ(AppendSteps(full.writer, full.maker, 2, 0, 3), AppendResult::kOk);
@@ -249,7 +249,7 @@ TEST(StepWriterTest, AWaitForRoomGivesNothingUpAtItsDeadline) {
   FullWriter full;
   EXPECT_FALSE(full.writer.AwaitRoom(After(milliseconds(5))));
   EXPECT_EQ(full.writer.metrics().dropped_episodes, 0);
-  EXPECT_EQ(full.writer.metrics().queued_groups, 3);
+  EXPECT_EQ(full.writer.metrics().queued_chunks, 3);
   full.writer.StopWaiting();
   EXPECT_TRUE(full.writer.AwaitRoom(After(seconds(99))));
 }
@@ -317,7 +317,7 @@ TEST(StepWriterTest, RefusesWhatDoesNotFit) {
                                  .shape = {.frame_bytes = 1 << 25},
                                  .group_steps = 8});
             }),
-            "StepWriter: a group of 8 steps can have 301990096 bytes, but a "
+            "StepWriter: a chunk of 8 steps can have 301990096 bytes, but a "
             "message at most 268435456; hint: group_steps 6");
   EpisodeMaker other = maker;
   other.shape.action_bytes = 4;

@@ -39,8 +39,8 @@ ShardConfig BothForms(const EpisodeMaker& maker) {
 void InsertEpisodes(Shard& shard, const EpisodeMaker& maker) {
   uint64_t sequence = 0;
   for (uint64_t episode = 1; episode <= 3; ++episode) {
-    for (auto& group : maker.Groups(episode, kEpisodeSteps)) {
-      ASSERT_EQ(shard.TryInsert(1, ++sequence, std::move(group)),
+    for (auto& chunk : maker.Chunks(episode, kEpisodeSteps)) {
+      ASSERT_EQ(shard.TryInsert(1, ++sequence, std::move(chunk)),
                 InsertResult::kInserted);
     }
   }

@@ -30,9 +30,9 @@ ShardConfig ConfigOf(const EpisodeMaker& maker, int64_t n_step, int64_t stack) {
 SampledBatch Draw(Shard& shard, const EpisodeMaker& maker, int64_t count) {
   uint64_t sequence = 0;
   for (uint64_t episode = 1; episode <= 3; ++episode) {
-    for (auto& group :
-         maker.Groups(episode, 5 * static_cast<int64_t>(episode) - 4)) {
-      EXPECT_EQ(shard.TryInsert(1, ++sequence, std::move(group)),
+    for (auto& chunk :
+         maker.Chunks(episode, 5 * static_cast<int64_t>(episode) - 4)) {
+      EXPECT_EQ(shard.TryInsert(1, ++sequence, std::move(chunk)),
                 InsertResult::kInserted);
     }
   }
@@ -84,7 +84,7 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
     ASSERT_EQ(item.reward, drawn.reward);
     ASSERT_EQ(item.discount, drawn.discount);
     ASSERT_EQ(item.times_sampled, drawn.times_sampled);
-    const uint64_t episode = batch.GroupOf(drawn, item.step).view.episode();
+    const uint64_t episode = batch.ChunkOf(drawn, item.step).view.episode();
     ASSERT_TRUE(std::ranges::equal(read.Observation(i),
                                    maker.Observation(episode, item.step)));
     ASSERT_TRUE(
@@ -98,8 +98,8 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
   }
 }
 
-// Episodes of 1, 6 and 11 steps: stacks at the start, groups that a window
-// straddles, and n-steps that jump over whole groups.
+// Episodes of 1, 6 and 11 steps: stacks at the start, chunks that a window
+// straddles, and n-steps that jump over whole chunks.
 TEST(BatchCodecTest, EveryItemComesOutAsItsStepsWentIn) {
   for (const int64_t n_step : {1, 3, 9}) {
     for (const int64_t stack : {1, 3, 6}) {
@@ -174,7 +174,7 @@ void ExpectWindow(const BatchMessage& read, int64_t i, uint64_t episode,
   ASSERT_EQ(decoded, frames);
 }
 
-// Windows shorter and longer than episodes and groups, with and without a
+// Windows shorter and longer than episodes and chunks, with and without a
 // stack: each frame once, and zeros beyond the end.
 TEST(BatchCodecTest, EveryWindowComesOutAsItsStepsWentIn) {
   for (const int64_t window : {1, 4, 9}) {
@@ -199,7 +199,7 @@ TEST(BatchCodecTest, EveryWindowComesOutAsItsStepsWentIn) {
           for (int64_t i = 0; i < read.size(); ++i) {
             const SampledItem& drawn = batch.items[static_cast<size_t>(i)];
             const uint64_t episode =
-                batch.GroupOf(drawn, drawn.step).view.episode();
+                batch.ChunkOf(drawn, drawn.step).view.episode();
             ExpectWindow(read, i, episode,
                          5 * static_cast<int64_t>(episode) - 4, maker);
           }
@@ -227,7 +227,7 @@ TEST(BatchCodecTest, AWindowSendsEachFrameOnce) {
   const rpc::Message message =
       EncodeBatch(batch, BatchState::kFull, maker.shape,
                   {.stack = 3, .window = 8}, kNoLimit);
-  // 8 + 3 frames, in up to four groups with headers of 20 bytes and more
+  // 8 + 3 frames, in up to four chunks with headers of 20 bytes and more
   EXPECT_LE(message[2].size(), 32u * (11 * 304 + 4 * 16));
 }
 
@@ -280,7 +280,7 @@ TEST(BatchCodecTest, SendsOnlyTheFramesThatTheStacksNeed) {
   const SampledBatch batch = Draw(shard, maker, 32);
   const rpc::Message message =
       EncodeBatch(batch, BatchState::kFull, maker.shape, {}, kNoLimit);
-  // two frames an item, each in a frame group with a header of 20 bytes, and
+  // two frames an item, each in a frame block with a header of 20 bytes, and
   // what lies between them where they share one
   EXPECT_LT(message[2].size(), 32u * 4 * 320);
 }

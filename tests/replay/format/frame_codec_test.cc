@@ -35,7 +35,7 @@ std::vector<Bytes> MovingSquare(int64_t count, int64_t side) {
 }
 
 Bytes Encode(FrameCodec codec, const std::vector<Bytes>& frames) {
-  FrameGroupEncoder encoder(codec, static_cast<int64_t>(frames[0].size()),
+  FrameBlockEncoder encoder(codec, static_cast<int64_t>(frames[0].size()),
                             static_cast<int64_t>(frames.size()));
   for (const Bytes& frame : frames) encoder.Add(frame);
   EXPECT_TRUE(encoder.full());
@@ -43,16 +43,16 @@ Bytes Encode(FrameCodec codec, const std::vector<Bytes>& frames) {
 }
 
 // Catches a wrong dictionary, a wrong range and a wrong place in `out`.
-TEST(FrameCodecTest, EveryRangeOfAGroupDecodesToItsFrames) {
+TEST(FrameCodecTest, EveryRangeOfABlockDecodesToItsFrames) {
   for (const FrameCodec codec : kAllCodecs) {
     for (const int64_t count : {1, 2, 5}) {
       SCOPED_TRACE(::testing::Message() << ToString(codec) << " " << count);
       const std::vector<Bytes> frames = MovingSquare(count, 24);
       const Bytes block = Encode(codec, frames);
-      const FrameGroupView group(block);
-      EXPECT_EQ(group.codec(), codec);
-      EXPECT_EQ(group.num_frames(), count);
-      EXPECT_EQ(group.frame_bytes(), 24 * 24);
+      const FrameBlockView block(block);
+      EXPECT_EQ(block.codec(), codec);
+      EXPECT_EQ(block.num_frames(), count);
+      EXPECT_EQ(block.frame_bytes(), 24 * 24);
       FrameDecoder decoder;
       for (int64_t first = 0; first < count; ++first) {
         for (int64_t n = 1; first + n <= count; ++n) {
@@ -62,15 +62,15 @@ TEST(FrameCodecTest, EveryRangeOfAGroupDecodesToItsFrames) {
             expected.insert(expected.end(), frame.begin(), frame.end());
           }
           Bytes decoded(expected.size());
-          decoder.Decode(group, first, n, decoded);
+          decoder.Decode(block, first, n, decoded);
           EXPECT_EQ(decoded, expected);
 
           // and the same from a block of only what is needed
-          Bytes subset(group.SubsetBytes(first, n));
-          group.WriteSubset(first, n, subset);
-          const FrameGroupView small(subset);
+          Bytes subset(block.SubsetBytes(first, n));
+          block.WriteSubset(first, n, subset);
+          const FrameBlockView small(subset);
           Bytes from_subset(expected.size());
-          decoder.Decode(small, group.SubsetIndex(first), n, from_subset);
+          decoder.Decode(small, block.SubsetIndex(first), n, from_subset);
           EXPECT_EQ(from_subset, expected);
         }
       }
@@ -81,9 +81,9 @@ TEST(FrameCodecTest, EveryRangeOfAGroupDecodesToItsFrames) {
 TEST(FrameCodecTest, FramesAfterTheFirstAreSmall) {
   for (const FrameCodec codec : {FrameCodec::kLz4, FrameCodec::kZstd}) {
     const Bytes block = Encode(codec, MovingSquare(8, 84));
-    const FrameGroupView group(block);
+    const FrameBlockView block(block);
     for (int64_t i = 1; i < 8; ++i) {
-      EXPECT_LT(group.Payload(i).size(), group.Payload(0).size() / 10)
+      EXPECT_LT(block.Payload(i).size(), block.Payload(0).size() / 10)
           << ToString(codec) << " frame " << i;
     }
   }
@@ -101,11 +101,11 @@ TEST(FrameCodecTest, NoiseIsStoredAsItIs) {
   }
 }
 
-// Catches state of one group that leaks into the next.
-TEST(FrameCodecTest, AnEncoderIsReusedGroupByGroup) {
+// Catches state of one block that leaks into the next.
+TEST(FrameCodecTest, AnEncoderIsReusedBlockByBlock) {
   const std::vector<Bytes> frames = MovingSquare(6, 24);
   for (const FrameCodec codec : kAllCodecs) {
-    FrameGroupEncoder encoder(codec, 24 * 24, 4);
+    FrameBlockEncoder encoder(codec, 24 * 24, 4);
     for (int i = 0; i < 4; ++i) encoder.Add(frames[static_cast<size_t>(i)]);
     const Bytes four = encoder.Finish();
     EXPECT_EQ(encoder.num_frames(), 0);
@@ -124,7 +124,7 @@ TEST(FrameCodecTest, FramesOfOneByteAndOfMoreThanLz4sWindowAreKept) {
       const std::vector<Bytes> frames(3, Bytes(size, std::byte{7}));
       const Bytes block = Encode(codec, frames);
       Bytes decoded(2 * size);
-      FrameDecoder().Decode(FrameGroupView(block), 1, 2, decoded);
+      FrameDecoder().Decode(FrameBlockView(block), 1, 2, decoded);
       EXPECT_EQ(decoded, Bytes(2 * size, std::byte{7}));
     }
   }
@@ -132,9 +132,9 @@ TEST(FrameCodecTest, FramesOfOneByteAndOfMoreThanLz4sWindowAreKept) {
 
 std::string MessageOf(const Bytes& block) {
   try {
-    const FrameGroupView group(block);
-    Bytes out(static_cast<size_t>(group.num_frames() * group.frame_bytes()));
-    FrameDecoder().Decode(group, 0, group.num_frames(), out);
+    const FrameBlockView block(block);
+    Bytes out(static_cast<size_t>(block.num_frames() * block.frame_bytes()));
+    FrameDecoder().Decode(block, 0, block.num_frames(), out);
   } catch (const IoError& e) {
     return e.what();
   }
@@ -150,21 +150,21 @@ TEST(FrameCodecTest, ADamagedHeaderIsNamed) {
   const Bytes good = Encode(FrameCodec::kNone, MovingSquare(2, 10));
   ASSERT_EQ(MessageOf(good), "decodes");
   EXPECT_EQ(MessageOf(Bytes(15)),
-            "frame group: its 15 bytes do not begin with the magic 'RFG1' and "
+            "frame block: its 15 bytes do not begin with the magic 'RFG1' and "
             "a header of 16 bytes");
   EXPECT_EQ(MessageOf(With(good, 0, 0)),
-            "frame group: its 224 bytes do not begin with the magic 'RFG1' and "
+            "frame block: its 224 bytes do not begin with the magic 'RFG1' and "
             "a header of 16 bytes");
-  EXPECT_EQ(MessageOf(With(good, 4, 9)), "frame group: unknown codec 9");
+  EXPECT_EQ(MessageOf(With(good, 4, 9)), "frame block: unknown codec 9");
   EXPECT_EQ(MessageOf(With(good, 6, 0)),
-            "frame group: 0 frames are outside [1, 256]");
+            "frame block: 0 frames are outside [1, 256]");
   EXPECT_EQ(MessageOf(With(good, 11, 255)),
-            "frame group: frame_bytes 4278190180 is outside [1, 67108864]");
-  EXPECT_EQ(MessageOf(With(good, 12, 1)), "frame group: the header is damaged");
+            "frame block: frame_bytes 4278190180 is outside [1, 67108864]");
+  EXPECT_EQ(MessageOf(With(good, 12, 1)), "frame block: the header is damaged");
   EXPECT_EQ(MessageOf(With(good, 16, 90)),
-            "frame group: frame 0 of 100 bytes takes the payload [0, 90)");
+            "frame block: frame 0 of 100 bytes takes the payload [0, 90)");
   EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
-            "frame group: the payload has 199 bytes, but the header says 200");
+            "frame block: the payload has 199 bytes, but the header says 200");
 }
 
 // Whatever happens to the bytes: an IoError or some frames, never a crash (the
@@ -192,7 +192,7 @@ TEST(FrameCodecTest, APayloadThatDoesNotDecodeIsNamed) {
   Bytes block = Encode(FrameCodec::kLz4, MovingSquare(2, 84));
   std::memset(block.data() + 24, 0xff, block.size() - 24);
   EXPECT_EQ(MessageOf(block),
-            "frame group: frame 1 does not decode (lz4) to 7056 bytes");
+            "frame block: frame 1 does not decode (lz4) to 7056 bytes");
 }
 
 TEST(FrameCodecTest, RefusesBadSettingsAndFrames) {
@@ -204,13 +204,13 @@ TEST(FrameCodecTest, RefusesBadSettingsAndFrames) {
     }
     return "no InvalidArgument";
   };
-  EXPECT_EQ(message([] { FrameGroupEncoder(FrameCodec::kLz4, 0, 1); }),
-            "FrameGroupEncoder: frame_bytes 0 is outside [1, 67108864]");
-  EXPECT_EQ(message([] { FrameGroupEncoder(FrameCodec::kLz4, 1, 257); }),
-            "FrameGroupEncoder: group_size 257 is outside [1, 256]");
-  FrameGroupEncoder encoder(FrameCodec::kLz4, 4, 1);
+  EXPECT_EQ(message([] { FrameBlockEncoder(FrameCodec::kLz4, 0, 1); }),
+            "FrameBlockEncoder: frame_bytes 0 is outside [1, 67108864]");
+  EXPECT_EQ(message([] { FrameBlockEncoder(FrameCodec::kLz4, 1, 257); }),
+            "FrameBlockEncoder: group_size 257 is outside [1, 256]");
+  FrameBlockEncoder encoder(FrameCodec::kLz4, 4, 1);
   EXPECT_EQ(message([&] { encoder.Add(Bytes(3)); }),
-            "FrameGroupEncoder::Add: a frame has 3 bytes, expected 4");
+            "FrameBlockEncoder::Add: a frame has 3 bytes, expected 4");
   EXPECT_EQ(encoder.num_frames(), 0);
 }
 

@@ -56,7 +56,7 @@ TEST(Lz4DictionaryEncoderTest, WhatItWritesIsDecodedByLz4) {
   for (const size_t size : sizes) {
     SCOPED_TRACE(size);
     Lz4DictionaryEncoder encoder(size);
-    for (int group = 0; group < 3; ++group) {
+    for (int chunk = 0; chunk < 3; ++chunk) {
       const Bytes dictionary = MakeFrame({}, size, rng);
       encoder.SetDictionary(dictionary);
       for (int i = 0; i < 4; ++i) {

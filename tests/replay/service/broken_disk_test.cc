@@ -141,7 +141,7 @@ TEST_F(BrokenDiskTest, AFolderInUseIsRefusedInOneLine) {
       HasSubstr("replay: " + Checkpoints().string() + ": in use by process "));
 }
 
-// A group that cannot be written to the journal is not acknowledged.
+// A chunk that cannot be written to the journal is not acknowledged.
 TEST_F(BrokenDiskTest, AJournalOnAFullDiskHoldsTheWriterUp) {
   service_.Start({"--set", "replay.durability=journal"}, FullDisk());
   ASSERT_TRUE(Insert(10));
@@ -236,9 +236,9 @@ TEST_F(BrokenDiskTest, AReadOnlyFolderIsNamed) {
   });
   const std::string tier_problem = replicant::testing::MessageOf<IoError>([&] {
     DiskTier tier({.folder = Checkpoints(), .max_bytes = 1 << 20});
-    StepGroupBuilder builder({}, 1, 0);
+    ChunkBuilder builder({}, 1, 0);
     builder.AddStep({}, {}, 1.0f, 1.0f);
-    tier.Write(Group(builder.Finish({}), {}), {});
+    tier.Write(Chunk(builder.Finish({}), {}), {});
   });
   if (is_root) {
     ASSERT_EQ(::seteuid(0), 0);

@@ -164,7 +164,7 @@ TEST(ReplayKillNetworkTest, KilledWritersAndReadersLeaveNothingBehind) {
   // the living two, and whoever asks; every request of the dead is forgotten
   EXPECT_EQ(status["network"]["peers"], 3);
   EXPECT_LE(status["network"]["unanswered"].get<int64_t>(), 5);
-  // 3000 items of episodes of 43 steps in groups of 4, and one open episode
+  // 3000 items of episodes of 43 steps in chunks of 4, and one open episode
   EXPECT_LE(status["memory"]["groups"].get<int64_t>(), (3000 / 43 + 3) * 11);
   // the last one's end frees what is left of it
   writer.process().Signal(SIGTERM);

@@ -52,8 +52,8 @@ class Caller {
   }
 
   InsertAck Insert(InsertRequest request,
-                   const std::vector<std::vector<std::byte>>& groups) {
-    for (const auto& group : groups) request.blocks.push_back(group);
+                   const std::vector<std::vector<std::byte>>& chunks) {
+    for (const auto& chunk : chunks) request.blocks.push_back(chunk);
     const rpc::CallReply reply =
         client_.Call(kInsertKind, request.Encode(), kIdempotent);
     EXPECT_EQ(reply.result, rpc::CallResult::kOk) << reply.error_text;
@@ -95,18 +95,18 @@ TEST(ReplayServiceTest, SaysWhatItHolds) {
             (ServiceInfo{maker.shape, 64, {{"t", 1, 1, 0.99}}}));
 }
 
-TEST(ReplayServiceTest, TakesEachGroupOnceAndInOrder) {
+TEST(ReplayServiceTest, TakesEachChunkOnceAndInOrder) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  const auto groups = maker.Groups(1, 12);  // three
+  const auto chunks = maker.Chunks(1, 12);  // three
   const auto early =
-      caller.Insert({.writer = 5, .first_sequence = 2}, {groups[1]});
+      caller.Insert({.writer = 5, .first_sequence = 2}, {chunks[1]});
   EXPECT_EQ(early, (InsertAck{InsertState::kOutOfOrder, 0, 64, {}}));
-  EXPECT_EQ(caller.Insert({.writer = 5}, {groups[0], groups[1]}),
+  EXPECT_EQ(caller.Insert({.writer = 5}, {chunks[0], chunks[1]}),
             (InsertAck{InsertState::kTaken, 2, 64, {}}));
   // sent again together with what follows
-  EXPECT_EQ(caller.Insert({.writer = 5}, groups),
+  EXPECT_EQ(caller.Insert({.writer = 5}, chunks),
             (InsertAck{InsertState::kTaken, 3, 64, {}}));
   EXPECT_EQ(service.shard().Status().inserted_steps, 12);
   EXPECT_EQ(caller.Status()["counts"]["duplicate_groups"], 2);
@@ -119,11 +119,11 @@ TEST(ReplayServiceTest, TakesUpAWriterThatItDoesNotKnow) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  auto groups = maker.Groups(1, 8);
-  groups.push_back(maker.Groups(2, 4)[0]);
-  groups.erase(groups.begin());
+  auto chunks = maker.Chunks(1, 8);
+  chunks.push_back(maker.Chunks(2, 4)[0]);
+  chunks.erase(chunks.begin());
   EXPECT_EQ(caller.Insert(
-                {.writer = 5, .base_sequence = 8, .first_sequence = 8}, groups),
+                {.writer = 5, .base_sequence = 8, .first_sequence = 8}, chunks),
             (InsertAck{InsertState::kTaken, 9, 64, {8}}));
   EXPECT_EQ(service.shard().Status().inserted_steps, 4);
 }
@@ -142,7 +142,7 @@ TEST(ReplayServiceTest,
   const auto wait = writer.Status()["tables"][0]["sample_wait"];
   EXPECT_EQ(wait["who"], "learner");
   EXPECT_EQ(wait["why"], "the table holds 0 items; min_size_to_sample is 1");
-  writer.Insert({.writer = 5}, maker.Groups(7, 4));
+  writer.Insert({.writer = 5}, maker.Chunks(7, 4));
   const BatchMessage batch = reader.WaitForBatch(id, maker.shape);
   EXPECT_EQ(batch.state(), BatchState::kFull);
   ASSERT_EQ(batch.size(), 3);
@@ -161,7 +161,7 @@ TEST(ReplayServiceTest, AReaderGetsWhatThereIsByItsDeadline) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kTight));
   Caller caller(service.endpoint());
-  caller.Insert({.writer = 5}, maker.Groups(1, 2));
+  caller.Insert({.writer = 5}, maker.Chunks(1, 2));
   for (const uint32_t wait_ms : {0u, 10u}) {
     const BatchMessage batch =
         caller.WaitForBatch(caller.StartSample(9, wait_ms), maker.shape);
@@ -170,17 +170,17 @@ TEST(ReplayServiceTest, AReaderGetsWhatThereIsByItsDeadline) {
   }
 }
 
-// 6 items fill the buffer of kTight; a group brings 4.
+// 6 items fill the buffer of kTight; a chunk brings 4.
 TEST(ReplayServiceTest, AWriterHasNoCreditsUntilSamplesMakeRoom) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kTight), OwnAddress(),
                          RunningService::FastTicks(), {.credits = 2});
   Caller writer(service.endpoint());
-  const auto groups = maker.Groups(1, 20);  // five
-  EXPECT_EQ(writer.Insert({.writer = 5}, {groups[0], groups[1]}),
+  const auto chunks = maker.Chunks(1, 20);  // five
+  EXPECT_EQ(writer.Insert({.writer = 5}, {chunks[0], chunks[1]}),
             (InsertAck{InsertState::kWaiting, 2, 1, {}}));
   EXPECT_EQ(
-      writer.Insert({.writer = 5, .first_sequence = 3}, {groups[2], groups[3]}),
+      writer.Insert({.writer = 5, .first_sequence = 3}, {chunks[2], chunks[3]}),
       (InsertAck{InsertState::kNoCredits, 3, 0, {}}));
   EXPECT_EQ(
       writer.Insert({.writer = 5, .first_sequence = 4, .wait_ms = 10}, {}),
@@ -205,7 +205,7 @@ TEST(ReplayServiceTest, UpdatesReachLivingItemsOnly) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  caller.Insert({.writer = 5}, maker.Groups(1, 3));
+  caller.Insert({.writer = 5}, maker.Chunks(1, 3));
   const rpc::CallReply reply = caller.client().Call(
       kUpdateKind,
       UpdateRequest{"t", {{{0, 0}, 0.0f}, {{1, 0}, 0.0f}, {{2, 9}, 0.0f}}}
@@ -228,8 +228,8 @@ TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
   RunningService service(ConfigOf(maker, kFromOne), OwnAddress(), options);
   Caller watcher(service.endpoint());
   Caller writer(service.endpoint());
-  const auto groups = maker.Groups(1, 8);
-  writer.Insert({.writer = 5}, {groups[0]});
+  const auto chunks = maker.Chunks(1, 8);
+  writer.Insert({.writer = 5}, {chunks[0]});
   // the writer's client is not called any more, and so says nothing
   const auto give_up = Clock::Real().Now() + seconds(60);
   while (watcher.Status()["counts"]["expired_writers"] == 0 &&
@@ -239,25 +239,25 @@ TEST(ReplayServiceTest, AWriterThatIsSilentLosesItsOpenEpisode) {
   EXPECT_EQ(watcher.Status()["writers"], 0);
   // it comes back with the rest, and then with another episode
   EXPECT_EQ(writer.Insert({.writer = 5, .first_sequence = 2},
-                          {groups[1], maker.Groups(2, 4)[0]}),
+                          {chunks[1], maker.Chunks(2, 4)[0]}),
             (InsertAck{InsertState::kTaken, 3, 64, {2}}));
 }
 
 // The answer that said so first may be lost.
-TEST(ReplayServiceTest, DroppedGroupsAreNamedAgainWhenTheyComeAgain) {
+TEST(ReplayServiceTest, DroppedChunksAreNamedAgainWhenTheyComeAgain) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  // the second group of an episode that the service does not know
-  const std::vector groups = {maker.Groups(1, 8)[1], maker.Groups(2, 4)[0]};
+  // the second chunk of an episode that the service does not know
+  const std::vector chunks = {maker.Chunks(1, 8)[1], maker.Chunks(2, 4)[0]};
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(caller.Insert({.writer = 5}, groups),
+    EXPECT_EQ(caller.Insert({.writer = 5}, chunks),
               (InsertAck{InsertState::kTaken, 2, 64, {1}}));
   }
   // until the writer has moved on
   EXPECT_EQ(
       caller.Insert({.writer = 5, .base_sequence = 3, .first_sequence = 3},
-                    {maker.Groups(3, 4)[0]}),
+                    {maker.Chunks(3, 4)[0]}),
       (InsertAck{InsertState::kTaken, 3, 64, {}}));
 }
 
@@ -266,13 +266,13 @@ TEST(ReplayServiceTest, CountsTheStepsThatACrashHasCostOnce) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  const auto groups = maker.Groups(2, 8);
+  const auto chunks = maker.Chunks(2, 8);
   for (uint64_t i = 0; i < 2; ++i) {
     caller.Insert({.writer = 5,
                    .base_sequence = 9 + i,
                    .base_steps = 30 + 4 * i,
                    .first_sequence = 9 + i},
-                  {groups[i]});
+                  {chunks[i]});
   }
   EXPECT_EQ(caller.Status()["counts"]["lost_steps"], 30);
   EXPECT_EQ(caller.Status()["counts"]["inserted_steps"], 8);
@@ -285,7 +285,7 @@ TEST(ReplayServiceTest, LostStepsAreInNoOtherCount) {
   Caller caller(service.endpoint());
   for (const uint64_t writer : {5, 6}) {
     caller.Insert({.writer = writer, .base_steps = kMaxSteps},
-                  maker.Groups(writer, 8));
+                  maker.Chunks(writer, 8));
   }
   EXPECT_EQ(service.shard().Status().lost_steps, 2 * int64_t{kMaxSteps});
   const auto batch =
@@ -305,7 +305,7 @@ TEST(ReplayServiceTest, AReaderThatDoesNotReadGetsNoFurtherBatches) {
                          RunningService::FastTicks(),
                          {.max_unread_bytes = int64_t{1} << 20});
   Caller caller(service.endpoint());
-  caller.Insert({.writer = 5}, maker.Groups(1, 100));
+  caller.Insert({.writer = 5}, maker.Chunks(1, 100));
   // its thread for messages takes one, and the rest waits in the connection
   Caller reader(service.endpoint(), "reader", {.receive_queue_messages = 1});
   ASSERT_EQ(reader.client().AwaitSession(seconds(60)), rpc::CallResult::kOk);
@@ -341,7 +341,7 @@ TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
     Shard shard(ConfigOf(maker, kFromOne), &Clock::Real());
     Checkpointer checkpointer(checkpoints, &shard);
     for (const uint64_t writer : {5, 6}) {
-      ASSERT_EQ(shard.TryInsert(writer, 1, maker.Groups(1, 8)[0]),
+      ASSERT_EQ(shard.TryInsert(writer, 1, maker.Chunks(1, 8)[0]),
                 InsertResult::kInserted);
     }
     checkpointer.Save();
@@ -365,7 +365,7 @@ TEST(ReplayServiceTest, ARestoredWriterThatStaysAwayLosesItsOpenEpisode) {
   // the one that returned continues
   EXPECT_EQ(
       caller.Insert({.writer = 6, .base_sequence = 2, .first_sequence = 2},
-                    {maker.Groups(1, 8)[1]}),
+                    {maker.Chunks(1, 8)[1]}),
       (InsertAck{InsertState::kTaken, 2, 64, {}}));
 }
 
@@ -378,9 +378,9 @@ TEST(ReplayServiceTest, WaitingItemsOfARestoredWriterGoInWithSamples) {
   {
     Shard shard(ConfigOf(maker, kTight), &Clock::Real());
     Checkpointer checkpointer(checkpoints, &shard);
-    ASSERT_EQ(shard.TryInsert(5, 1, maker.Groups(1, 8)[0]),
+    ASSERT_EQ(shard.TryInsert(5, 1, maker.Chunks(1, 8)[0]),
               InsertResult::kInserted);
-    ASSERT_EQ(shard.TryInsert(5, 2, maker.Groups(1, 8)[1]),
+    ASSERT_EQ(shard.TryInsert(5, 2, maker.Chunks(1, 8)[1]),
               InsertResult::kWait);
     checkpointer.Save();
   }
@@ -396,22 +396,22 @@ TEST(ReplayServiceTest, AWriterThatClosesLosesItsOpenEpisodeAtOnce) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  caller.Insert({.writer = 5}, {maker.Groups(1, 8)[0]});
+  caller.Insert({.writer = 5}, {maker.Chunks(1, 8)[0]});
   const rpc::CallReply reply = caller.client().Call(
       kCloseWriterKind, CloseWriterRequest{5}.Encode(), kIdempotent);
   EXPECT_EQ(reply.result, rpc::CallResult::kOk);
   EXPECT_EQ(service.shard().Status().abandoned_steps, 1);
 }
 
-TEST(ReplayServiceTest, ABadStepGroupIsRefusedAndWhatCameBeforeItStays) {
+TEST(ReplayServiceTest, ABadChunkIsRefusedAndWhatCameBeforeItStays) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kFromOne));
   Caller caller(service.endpoint());
-  auto groups = maker.Groups(1, 8);
-  groups[1][0] = std::byte{'X'};
-  InsertRequest request{.writer = 5, .blocks = {groups[0], groups[1]}};
+  auto chunks = maker.Chunks(1, 8);
+  chunks[1][0] = std::byte{'X'};
+  InsertRequest request{.writer = 5, .blocks = {chunks[0], chunks[1]}};
   EXPECT_EQ(caller.ErrorOf(kInsertKind, request.Encode()).substr(0, 41),
-            "replay.insert: group 2 of writer 0x5: ste");
+            "replay.insert: chunk 2 of writer 0x5: ste");
   EXPECT_EQ(service.server().metrics().malformed, 1u);
   EXPECT_EQ(service.shard().LastSequence(5), 1u);
 }
@@ -427,7 +427,7 @@ TEST(ReplayServiceTest, SaysThatOpenEpisodesLeaveNoRoom) {
   InsertState state = InsertState::kTaken;
   while (state == InsertState::kTaken) {
     ++writer;
-    state = caller.Insert({.writer = writer}, {maker.Groups(1, 8)[0]}).state;
+    state = caller.Insert({.writer = writer}, {maker.Chunks(1, 8)[0]}).state;
   }
   EXPECT_EQ(state, InsertState::kNoRoom);
   nlohmann::json status = caller.Status();
@@ -443,7 +443,7 @@ TEST(ReplayServiceTest, SaysThatOpenEpisodesLeaveNoRoom) {
                                     writer)));
   EXPECT_EQ(caller.ErrorOf(kCloseWriterKind, CloseWriterRequest{1}.Encode()),
             "none");
-  EXPECT_EQ(caller.Insert({.writer = writer}, {maker.Groups(1, 8)[0]}).state,
+  EXPECT_EQ(caller.Insert({.writer = writer}, {maker.Chunks(1, 8)[0]}).state,
             InsertState::kTaken);
   EXPECT_TRUE(caller.Status()["memory"]["wait"].is_null());
 }
@@ -452,7 +452,7 @@ TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kTight));
   Caller caller(service.endpoint());
-  caller.Insert({.writer = 5}, maker.Groups(1, 8));
+  caller.Insert({.writer = 5}, maker.Chunks(1, 8));
   const std::string text = StatusText(caller.Status().dump());
   EXPECT_NE(text.find("table 't': 6 of 1000 items, 6 inserts, 0 samples, error "
                       "4.0\n  inserts wait, writer 0x5 first, for "),
@@ -471,7 +471,7 @@ TEST(ReplayServiceTest, CloseAnswersWhatWaits) {
   caller.Status();  // the request before it has arrived
   service.Close();
   EXPECT_EQ(caller.WaitForBatch(id, maker.shape).state(), BatchState::kClosed);
-  EXPECT_EQ(caller.Insert({.writer = 5}, maker.Groups(1, 4)).state,
+  EXPECT_EQ(caller.Insert({.writer = 5}, maker.Chunks(1, 4)).state,
             InsertState::kClosed);
 }
 

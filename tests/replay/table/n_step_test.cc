@@ -17,37 +17,37 @@ using ::testing::IsEmpty;
 
 constexpr StepShape kShape = {};
 
-// A group whose step t has reward 10^t; d is 1, or `last_discount` at its end.
-StoredGroup& AddGroup(FrameStore& store, int64_t first_step, int64_t num_steps,
+// A chunk whose step t has reward 10^t; d is 1, or `last_discount` at its end.
+StoredChunk& AddChunk(FrameStore& store, int64_t first_step, int64_t num_steps,
                       bool ends, float last_discount = 1.0f) {
-  StepGroupBuilder builder(kShape, 1, first_step);
+  ChunkBuilder builder(kShape, 1, first_step);
   float reward = 1.0f;
   for (int64_t t = 0; t < first_step; ++t) reward *= 10.0f;
   for (int64_t i = 0; i < num_steps; ++i, reward *= 10.0f) {
     builder.AddStep({}, {}, reward, i + 1 == num_steps ? last_discount : 1.0f);
   }
   if (ends) builder.AddLastObservation({});
-  auto group = std::make_shared<Group>(builder.Finish({}), kShape);
-  group->serial = store.last_serial() + 1;
-  return store.Add(std::make_shared<StoredGroup>(std::move(group)));
+  auto chunk = std::make_shared<Chunk>(builder.Finish({}), kShape);
+  chunk->serial = store.last_serial() + 1;
+  return store.Add(std::make_shared<StoredChunk>(std::move(chunk)));
 }
 
-// Groups of one episode, with rows [num_steps...], the last one ending it.
+// Chunks of one episode, with rows [num_steps...], the last one ending it.
 std::vector<NStepItem> ItemsOf(FrameStore& store, const NStepConfig& config,
                                const std::vector<int64_t>& sizes,
                                float last_discount) {
   NStepAssembler assembler(config, &store);
   std::vector<NStepItem> items;
-  StoredGroup* previous = nullptr;
+  StoredChunk* previous = nullptr;
   int64_t first_step = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const bool ends = i + 1 == sizes.size();
-    StoredGroup& group = AddGroup(store, first_step, sizes[i], ends,
+    StoredChunk& chunk = AddChunk(store, first_step, sizes[i], ends,
                                   ends ? last_discount : 1.0f);
-    if (previous != nullptr) previous->next = &group;
-    previous = &group;
-    assembler.Append(group, &items);
-    store.Release(group);
+    if (previous != nullptr) previous->next = &chunk;
+    previous = &chunk;
+    assembler.Append(chunk, &items);
+    store.Release(chunk);
     first_step += sizes[i];
   }
   return items;
@@ -122,51 +122,51 @@ TEST(NStepTest, TheLastObservationMayComeAlone) {
   const auto items =
       ItemsOf(store, {.n_step = 2, .discount = 1.0}, {1, 0}, 1.0f);
   EXPECT_THAT(SumsOf(items), ElementsAre(IsItem(0, 1, 1, 1.0f)));
-  EXPECT_EQ(items[0].num_groups, 2);
+  EXPECT_EQ(items[0].num_chunks, 2);
 }
 
 // With a stack of 3, item t needs the observations from t - 2, but none before
 // the episode.
-TEST(NStepTest, ItemsSpanTheGroupsOfTheirStackAndTheirLastObservation) {
+TEST(NStepTest, ItemsSpanTheChunksOfTheirStackAndTheirLastObservation) {
   FrameStore store;
   const auto items = ItemsOf(store, {.n_step = 1, .discount = 1.0, .stack = 3},
                              {2, 2, 2}, 1.0f);
   std::vector<std::pair<uint64_t, int64_t>> spans;
   spans.reserve(items.size());
   for (const NStepItem& item : items) {
-    spans.push_back({item.first->serial, item.num_groups});
+    spans.push_back({item.first->serial, item.num_chunks});
   }
-  // the observations 0 1 | 2 3 | 4 5 6 lie in the groups 1 to 3
+  // the observations 0 1 | 2 3 | 4 5 6 lie in the chunks 1 to 3
   using Span = std::pair<uint64_t, int64_t>;
   EXPECT_THAT(spans, ElementsAre(Span(1, 1), Span(1, 2), Span(1, 2), Span(1, 3),
                                  Span(2, 2), Span(2, 2)));
 }
 
-TEST(NStepTest, ItemsAloneHoldTheGroupsOfAnEpisodeThatEnded) {
+TEST(NStepTest, ItemsAloneHoldTheChunksOfAnEpisodeThatEnded) {
   FrameStore store;
   const auto items =
       ItemsOf(store, {.n_step = 1, .discount = 1.0}, {2, 2}, 1.0f);
-  EXPECT_EQ(store.num_groups(), 2);
+  EXPECT_EQ(store.num_chunks(), 2);
   for (const NStepItem& item : items) {
-    store.ReleaseRange(*item.first, item.num_groups);
+    store.ReleaseRange(*item.first, item.num_chunks);
   }
-  EXPECT_EQ(store.num_groups(), 0);
+  EXPECT_EQ(store.num_chunks(), 0);
   EXPECT_EQ(store.memory_bytes(), 0);
 }
 
-TEST(NStepTest, ResetForgetsTheOpenStepsAndTheirGroups) {
+TEST(NStepTest, ResetForgetsTheOpenStepsAndTheirChunks) {
   FrameStore store;
   NStepAssembler assembler({.n_step = 3}, &store);
   std::vector<NStepItem> items;
-  StoredGroup& group = AddGroup(store, 0, 2, /*ends=*/false);
-  assembler.Append(group, &items);
-  store.Release(group);
+  StoredChunk& chunk = AddChunk(store, 0, 2, /*ends=*/false);
+  assembler.Append(chunk, &items);
+  store.Release(chunk);
   EXPECT_THAT(items, IsEmpty());
   EXPECT_EQ(assembler.num_open_steps(), 2);
-  EXPECT_EQ(store.num_groups(), 1);
+  EXPECT_EQ(store.num_chunks(), 1);
   assembler.Reset();
   EXPECT_EQ(assembler.num_open_steps(), 0);
-  EXPECT_EQ(store.num_groups(), 0);
+  EXPECT_EQ(store.num_chunks(), 0);
 }
 
 TEST(NStepTest, RefusesSettingsOutsideTheirRange) {

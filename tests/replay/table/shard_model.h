@@ -15,8 +15,8 @@
 
 namespace replicant::replay::testing {
 
-// One step group as the test made it.
-struct ModelGroup {
+// One chunk as the test made it.
+struct ModelChunk {
   uint64_t writer = 0;
   uint64_t episode = 0;
   int64_t first_step = 0;
@@ -36,7 +36,7 @@ struct ModelItem {
   float priority = 0.0f;
   bool has_priority = false;
   int64_t times_sampled = 0;
-  std::vector<int64_t> groups;  // numbers, ascending
+  std::vector<int64_t> chunks;  // numbers, ascending
 };
 
 // The behaviour of a Shard, in the slow and obvious way: every question is
@@ -47,7 +47,7 @@ class ShardModel {
     tables_.resize(config.tables.size());
   }
 
-  InsertResult Insert(uint64_t id, uint64_t sequence, const ModelGroup& group) {
+  InsertResult Insert(uint64_t id, uint64_t sequence, const ModelChunk& chunk) {
     Writer& writer = writers_[id];
     writer.open.resize(tables_.size());
     writer.waiting.resize(tables_.size());
@@ -57,25 +57,25 @@ class ShardModel {
       ++counts.duplicate_groups;
       return is_admitted ? InsertResult::kInserted : InsertResult::kWait;
     }
-    if (!MakeRoom(group.bytes)) return InsertResult::kNoRoom;
+    if (!MakeRoom(chunk.bytes)) return InsertResult::kNoRoom;
     writer.last_sequence = sequence;
     const bool continues = !writer.steps.empty() &&
-                           writer.episode == group.episode &&
-                           writer.end_observation == group.first_step;
+                           writer.episode == chunk.episode &&
+                           writer.end_observation == chunk.first_step;
     if (!continues) {
       ForgetEpisode(writer);
-      if (group.first_step != 0) {
+      if (chunk.first_step != 0) {
         ++counts.dropped_groups;
         return InsertResult::kDropped;
       }
     }
-    const int64_t number = next_group_++;
-    groups_[number] = group;
-    TakeSteps(writer, number, group);
-    MakeItems(id, writer, group.ends);
-    writer.episode = group.episode;
-    writer.end_observation = group.end_observation();
-    if (group.ends) ForgetEpisode(writer);
+    const int64_t number = next_chunk_++;
+    chunks_[number] = chunk;
+    TakeSteps(writer, number, chunk);
+    MakeItems(id, writer, chunk.ends);
+    writer.episode = chunk.episode;
+    writer.end_observation = chunk.end_observation();
+    if (chunk.ends) ForgetEpisode(writer);
     const bool is_in = Admit(id);
     DropUnused();
     return is_in ? InsertResult::kInserted : InsertResult::kWait;
@@ -181,10 +181,10 @@ class ShardModel {
   }
   int64_t size_bytes() const {
     int64_t bytes = 0;
-    for (const auto& [number, group] : groups_) bytes += group.bytes;
+    for (const auto& [number, chunk] : chunks_) bytes += chunk.bytes;
     return bytes;
   }
-  int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
+  int64_t num_chunks() const { return static_cast<int64_t>(chunks_.size()); }
   int64_t num_writers() const {
     int64_t count = 0;
     for (const auto& [id, writer] : writers_) count += writer.is_closed ? 0 : 1;
@@ -202,9 +202,9 @@ class ShardModel {
     bool is_closed = false;
     uint64_t last_sequence = 0, episode = 0;
     int64_t end_observation = 0;
-    // the open episode: all its steps, and the number of each one's group
+    // the open episode: all its steps, and the number of each one's chunk
     std::vector<Step> steps;
-    std::vector<int64_t> group_of_observation;
+    std::vector<int64_t> chunk_of_observation;
     struct Open {
       int64_t next_step = 0;
     };
@@ -308,25 +308,25 @@ class ShardModel {
     }
     counts.abandoned_steps += lost;
     writer.steps.clear();
-    writer.group_of_observation.clear();
+    writer.chunk_of_observation.clear();
     DropUnused();
   }
 
-  void TakeSteps(Writer& writer, int64_t number, const ModelGroup& group) {
-    for (size_t i = 0; i < group.rewards.size(); ++i) {
-      Step step = {group.rewards[i], group.discounts[i], std::nullopt};
-      if (!group.priorities.empty()) step.priority = group.priorities[i];
+  void TakeSteps(Writer& writer, int64_t number, const ModelChunk& chunk) {
+    for (size_t i = 0; i < chunk.rewards.size(); ++i) {
+      Step step = {chunk.rewards[i], chunk.discounts[i], std::nullopt};
+      if (!chunk.priorities.empty()) step.priority = chunk.priorities[i];
       writer.steps.push_back(step);
-      writer.group_of_observation.push_back(number);
+      writer.chunk_of_observation.push_back(number);
     }
-    if (group.ends) writer.group_of_observation.push_back(number);
-    counts.inserted_steps += static_cast<int64_t>(group.rewards.size());
+    if (chunk.ends) writer.chunk_of_observation.push_back(number);
+    counts.inserted_steps += static_cast<int64_t>(chunk.rewards.size());
   }
 
   // The definition of an item, a transition or a window, taken literally.
   void MakeItems(uint64_t id, Writer& writer, bool ends) {
     const auto last_observation =
-        static_cast<int64_t>(writer.group_of_observation.size()) - 1;
+        static_cast<int64_t>(writer.chunk_of_observation.size()) - 1;
     for (size_t table = 0; table < tables_.size(); ++table) {
       const NStepConfig& c = config_.tables[table].n_step;
       int64_t& t = writer.open[table].next_step;
@@ -336,7 +336,7 @@ class ShardModel {
         ModelItem item;
         item.table = static_cast<int64_t>(table);
         item.writer = id;
-        item.episode = groups_[writer.group_of_observation.back()].episode;
+        item.episode = chunks_[writer.chunk_of_observation.back()].episode;
         item.step = t;
         item.n = std::min(max_steps, last_observation - t);
         item.discount = 1.0;
@@ -354,23 +354,23 @@ class ShardModel {
         const Step& first = writer.steps[static_cast<size_t>(t)];
         item.has_priority = first.priority.has_value();
         item.priority = first.priority.value_or(0.0f);
-        std::set<int64_t> groups;
+        std::set<int64_t> chunks;
         for (int64_t o = std::max<int64_t>(0, t - c.stack + 1); o <= t + item.n;
              ++o) {
-          groups.insert(writer.group_of_observation[static_cast<size_t>(o)]);
+          chunks.insert(writer.chunk_of_observation[static_cast<size_t>(o)]);
         }
-        item.groups.assign(groups.begin(), groups.end());
+        item.chunks.assign(chunks.begin(), chunks.end());
         writer.waiting[table].push_back(item);
         t += c.period;
       }
     }
   }
 
-  // Forgets the groups that nothing needs.
+  // Forgets the chunks that nothing needs.
   void DropUnused() {
     std::set<int64_t> needed;
     const auto need = [&](const ModelItem& item) {
-      needed.insert(item.groups.begin(), item.groups.end());
+      needed.insert(item.chunks.begin(), item.chunks.end());
     };
     for (const ModelItem& item : items_) need(item);
     for (const auto& [id, writer] : writers_) {
@@ -381,48 +381,48 @@ class ShardModel {
       for (size_t table = 0; table < tables_.size(); ++table) {
         const int64_t stack = config_.tables[table].n_step.stack;
         const int64_t begin = writer.open[table].next_step - stack + 1;
-        const auto& group_of = writer.group_of_observation;
-        for (size_t o = 0; o < group_of.size(); ++o) {
-          if (static_cast<int64_t>(o) >= begin) needed.insert(group_of[o]);
+        const auto& chunk_of = writer.chunk_of_observation;
+        for (size_t o = 0; o < chunk_of.size(); ++o) {
+          if (static_cast<int64_t>(o) >= begin) needed.insert(chunk_of[o]);
         }
-        needed.insert(group_of.back());
+        needed.insert(chunk_of.back());
       }
     }
-    for (auto it = groups_.begin(); it != groups_.end();) {
-      it = needed.contains(it->first) ? std::next(it) : groups_.erase(it);
+    for (auto it = chunks_.begin(); it != chunks_.end();) {
+      it = needed.contains(it->first) ? std::next(it) : chunks_.erase(it);
     }
   }
 
-  // Whether an open episode or a waiting item needs the group, or one before it
+  // Whether an open episode or a waiting item needs the chunk, or one before it
   // of the same writer.
   bool IsHeld(int64_t number) const {
-    const Writer& writer = writers_.at(groups_.at(number).writer);
+    const Writer& writer = writers_.at(chunks_.at(number).writer);
     for (const auto& waiting : writer.waiting) {
-      if (!waiting.empty() && waiting.front().groups.front() <= number) {
+      if (!waiting.empty() && waiting.front().chunks.front() <= number) {
         return true;
       }
     }
-    const auto& group_of = writer.group_of_observation;
+    const auto& chunk_of = writer.chunk_of_observation;
     if (writer.steps.empty()) return false;
     for (size_t table = 0; table < tables_.size(); ++table) {
       const int64_t begin =
           writer.open[table].next_step - config_.tables[table].n_step.stack + 1;
       const auto first = std::clamp<int64_t>(
-          begin, 0, static_cast<int64_t>(group_of.size()) - 1);
-      if (group_of[static_cast<size_t>(first)] <= number) return true;
+          begin, 0, static_cast<int64_t>(chunk_of.size()) - 1);
+      if (chunk_of[static_cast<size_t>(first)] <= number) return true;
     }
     return false;
   }
 
   bool MakeRoom(int64_t bytes) {
     std::vector<int64_t> numbers;
-    for (const auto& [number, group] : groups_) numbers.push_back(number);
+    for (const auto& [number, chunk] : chunks_) numbers.push_back(number);
     for (const int64_t number : numbers) {
       if (size_bytes() + bytes <= config_.max_bytes) break;
-      if (!groups_.contains(number) || IsHeld(number)) continue;
+      if (!chunks_.contains(number) || IsHeld(number)) continue;
       counts.evicted_items += static_cast<int64_t>(
           std::erase_if(items_, [number](const ModelItem& item) {
-            return std::count(item.groups.begin(), item.groups.end(), number) >
+            return std::count(item.chunks.begin(), item.chunks.end(), number) >
                    0;
           }));
       DropUnused();
@@ -434,8 +434,8 @@ class ShardModel {
   std::vector<TableCounts> tables_;
   std::map<uint64_t, Writer> writers_;
   std::vector<ModelItem> items_;
-  std::map<int64_t, ModelGroup> groups_;  // in the store, by number
-  int64_t next_group_ = 0;
+  std::map<int64_t, ModelChunk> chunks_;  // in the store, by number
+  int64_t next_chunk_ = 0;
 };
 
 }  // namespace replicant::replay::testing

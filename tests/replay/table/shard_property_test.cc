@@ -20,7 +20,7 @@
 namespace replicant::replay {
 namespace {
 
-using testing::ModelGroup;
+using testing::ModelChunk;
 using testing::ModelItem;
 using testing::ShardModel;
 
@@ -45,12 +45,12 @@ Mark MarkOf(std::span<const std::byte> bytes) {
   return mark;
 }
 
-// Memory for so many groups: 40 never run out, 20 evict, 8 are held by open
+// Memory for so many chunks: 40 never run out, 20 evict, 8 are held by open
 // episodes now and then.
-ShardConfig PropertyConfig(int64_t max_groups = 40) {
+ShardConfig PropertyConfig(int64_t max_chunks = 40) {
   ShardConfig config;
   config.shape = kShape;
-  config.max_bytes = max_groups * (kGroupOverheadBytes + 200);
+  config.max_bytes = max_chunks * (kChunkOverheadBytes + 200);
   config.limits = {.insert_chunk = 4, .samples_in_flight = 8};
   config.tables.resize(6);
   config.tables[0] = {.name = "prioritized",
@@ -104,21 +104,21 @@ struct Player {
   uint64_t episode = 0;
   int64_t next_step = 0;
   bool is_waiting = false;
-  // the group sent last, to send it again
+  // the chunk sent last, to send it again
   std::vector<std::byte> last_block;
-  ModelGroup last_group;
+  ModelChunk last_chunk;
 };
 
 class Property {
  public:
   // With a disk tier the model is one with memory for everything.
-  Property(uint64_t seed, int64_t max_groups, bool has_disk = false)
+  Property(uint64_t seed, int64_t max_chunks, bool has_disk = false)
       : has_disk_(has_disk),
         random_(seed, "operations"),
-        config_(WithDisk(PropertyConfig(max_groups))),
+        config_(WithDisk(PropertyConfig(max_chunks))),
         shard_(std::make_unique<Shard>(config_, &clock_)),
         checkpointer_(std::make_unique<Checkpointer>(Options(), shard_.get())),
-        model_(PropertyConfig(has_disk ? 1 << 20 : max_groups)),
+        model_(PropertyConfig(has_disk ? 1 << 20 : max_chunks)),
         players_(kWriters),
         keys_(PropertyConfig().tables.size()) {}
 
@@ -154,9 +154,9 @@ class Property {
     return players_[static_cast<size_t>(writer - 1)];
   }
 
-  // A random group: mostly the next steps of the episode, sometimes a new one
+  // A random chunk: mostly the next steps of the episode, sometimes a new one
   // or a gap.
-  ModelGroup MakeGroup(uint64_t writer) {
+  ModelChunk MakeChunk(uint64_t writer) {
     Player& player = PlayerOf(writer);
     const int64_t what = random_.UniformInt(30);
     if (what == 0) {
@@ -165,36 +165,36 @@ class Property {
     } else if (what == 1) {
       player.next_step += 1 + random_.UniformInt(3);
     }
-    ModelGroup group;
-    group.writer = writer;
-    group.episode = player.episode;
-    group.first_step = player.next_step;
-    group.ends = random_.UniformInt(5) == 0;
+    ModelChunk chunk;
+    chunk.writer = writer;
+    chunk.episode = player.episode;
+    chunk.first_step = player.next_step;
+    chunk.ends = random_.UniformInt(5) == 0;
     const bool has_priorities = random_.UniformInt(3) == 0;
-    const int64_t num_steps = random_.UniformInt(4) + (group.ends ? 0 : 1);
-    const bool is_terminal = group.ends && random_.UniformInt(2) == 0;
+    const int64_t num_steps = random_.UniformInt(4) + (chunk.ends ? 0 : 1);
+    const bool is_terminal = chunk.ends && random_.UniformInt(2) == 0;
     for (int64_t i = 0; i < num_steps; ++i) {
-      group.rewards.push_back(static_cast<float>(random_.Normal()));
-      group.discounts.push_back(is_terminal && i + 1 == num_steps ? 0.0f
+      chunk.rewards.push_back(static_cast<float>(random_.Normal()));
+      chunk.discounts.push_back(is_terminal && i + 1 == num_steps ? 0.0f
                                                                   : 1.0f);
       if (has_priorities) {
-        group.priorities.push_back(static_cast<float>(random_.UniformInt(4)) *
+        chunk.priorities.push_back(static_cast<float>(random_.UniformInt(4)) *
                                    0.5f);
       }
     }
-    return group;
+    return chunk;
   }
 
-  std::vector<std::byte> BlockOf(const ModelGroup& group) {
-    StepGroupBuilder builder(kShape, group.episode, group.first_step);
-    Mark mark = {group.writer, group.episode, group.first_step};
-    for (size_t i = 0; i < group.rewards.size(); ++i, ++mark.step) {
+  std::vector<std::byte> BlockOf(const ModelChunk& chunk) {
+    ChunkBuilder builder(kShape, chunk.episode, chunk.first_step);
+    Mark mark = {chunk.writer, chunk.episode, chunk.first_step};
+    for (size_t i = 0; i < chunk.rewards.size(); ++i, ++mark.step) {
       std::optional<float> priority;
-      if (!group.priorities.empty()) priority = group.priorities[i];
-      builder.AddStep(BytesOf(mark), BytesOf(mark), group.rewards[i],
-                      group.discounts[i], priority);
+      if (!chunk.priorities.empty()) priority = chunk.priorities[i];
+      builder.AddStep(BytesOf(mark), BytesOf(mark), chunk.rewards[i],
+                      chunk.discounts[i], priority);
     }
-    if (group.ends) builder.AddLastObservation(BytesOf(mark));
+    if (chunk.ends) builder.AddLastObservation(BytesOf(mark));
     return builder.Finish({});
   }
 
@@ -202,11 +202,11 @@ class Property {
     Player& player = PlayerOf(writer);
     // a writer that is told to wait sends nothing new
     if (player.is_waiting) return Resume(writer);
-    ModelGroup group = MakeGroup(writer);
-    const std::vector<std::byte> block = BlockOf(group);
-    group.bytes = static_cast<int64_t>(block.size()) + kGroupOverheadBytes;
+    ModelChunk chunk = MakeChunk(writer);
+    const std::vector<std::byte> block = BlockOf(chunk);
+    chunk.bytes = static_cast<int64_t>(block.size()) + kChunkOverheadBytes;
     const InsertResult expected =
-        model_.Insert(writer, player.sequence + 1, group);
+        model_.Insert(writer, player.sequence + 1, chunk);
     const InsertResult result =
         shard_->TryInsert(writer, player.sequence + 1, block);
     ASSERT_EQ(result, expected);
@@ -216,10 +216,10 @@ class Property {
     }
     ++player.sequence;
     player.last_block = block;
-    player.last_group = group;
+    player.last_chunk = chunk;
     player.is_waiting = result == InsertResult::kWait;
-    player.next_step = group.end_observation();
-    if (group.ends || result == InsertResult::kDropped) {
+    player.next_step = chunk.end_observation();
+    if (chunk.ends || result == InsertResult::kDropped) {
       ++player.episode;
       player.next_step = 0;
     }
@@ -229,7 +229,7 @@ class Property {
     Player& player = PlayerOf(writer);
     if (player.sequence == 0) return;
     const InsertResult expected =
-        model_.Insert(writer, player.sequence, player.last_group);
+        model_.Insert(writer, player.sequence, player.last_chunk);
     ASSERT_EQ(shard_->TryInsert(writer, player.sequence, player.last_block),
               expected);
     player.is_waiting = expected == InsertResult::kWait;
@@ -291,11 +291,11 @@ class Property {
 
   void CheckItem(int64_t table, const SampledBatch& batch,
                  const SampledItem& item) {
-    const Group& group = batch.GroupOf(item, item.step);
+    const Chunk& chunk = batch.ChunkOf(item, item.step);
     const Mark mark =
-        MarkOf(group.view.Observation(item.step - group.view.first_step()));
+        MarkOf(chunk.view.Observation(item.step - chunk.view.first_step()));
     ASSERT_EQ(mark.step, item.step);
-    ASSERT_EQ(MarkOf(group.view.Action(item.step - group.view.first_step())),
+    ASSERT_EQ(MarkOf(chunk.view.Action(item.step - chunk.view.first_step())),
               mark);
     ModelItem* expected =
         model_.Find(table, mark.writer, mark.episode, mark.step);
@@ -307,13 +307,13 @@ class Property {
     ASSERT_NEAR(item.discount, expected->discount, 1e-6);
     ASSERT_EQ(item.priority, expected->priority);
     ASSERT_EQ(item.times_sampled, expected->times_sampled + 1);
-    ASSERT_EQ(static_cast<size_t>(item.num_groups), expected->groups.size());
+    ASSERT_EQ(static_cast<size_t>(item.num_chunks), expected->chunks.size());
     // every observation from the stack's first to o_{t+k} is there
     const int64_t stack =
         PropertyConfig().tables[static_cast<size_t>(table)].n_step.stack;
     for (int64_t t = std::max<int64_t>(0, item.step - stack + 1);
          t <= item.step + item.n; ++t) {
-      const Group& holder = batch.GroupOf(item, t);
+      const Chunk& holder = batch.ChunkOf(item, t);
       ASSERT_EQ(MarkOf(holder.view.Observation(t - holder.view.first_step())),
                 (Mark{mark.writer, mark.episode, t}));
     }
@@ -352,11 +352,11 @@ class Property {
       ASSERT_EQ(table.inserts, model_.inserts(i)) << table.name;
       ASSERT_EQ(table.samples, model_.samples(i)) << table.name;
     }
-    ASSERT_EQ(status.num_groups, model_.num_groups());
-    most_on_disk_ = std::max(most_on_disk_, status.num_groups_on_disk);
+    ASSERT_EQ(status.num_chunks, model_.num_chunks());
+    most_on_disk_ = std::max(most_on_disk_, status.num_chunks_on_disk);
     if (has_disk_) {
       ASSERT_LE(status.size_bytes, config_.max_bytes);
-      ASSERT_EQ(status.disk_bytes == 0, status.num_groups_on_disk == 0);
+      ASSERT_EQ(status.disk_bytes == 0, status.num_chunks_on_disk == 0);
     } else {
       ASSERT_EQ(status.size_bytes, model_.size_bytes());
     }
@@ -372,8 +372,8 @@ class Property {
   ShardConfig WithDisk(ShardConfig config) const {
     if (has_disk_) {
       config.disk = {.folder = disk_folder_.path(), .max_bytes = 1 << 20};
-      // of 40 groups, the bytes of all but some ten go to the disk
-      config.max_bytes = 40 * kGroupOverheadBytes + 10 * 200;
+      // of 40 chunks, the bytes of all but some ten go to the disk
+      config.max_bytes = 40 * kChunkOverheadBytes + 10 * 200;
     }
     return config;
   }
@@ -404,21 +404,21 @@ int64_t NumOperations() {
 // that loses or changes anything.
 TEST(ShardPropertyTest, AgreesWithTheObviousModel) {
   uint64_t seed = 0;
-  for (const int64_t max_groups : {40, 20, 8}) {
-    Property property(++seed, max_groups);
+  for (const int64_t max_chunks : {40, 20, 8}) {
+    Property property(++seed, max_chunks);
     for (int64_t i = 0; i < NumOperations() / 3; ++i) {
       property.Step();
       ASSERT_FALSE(HasFatalFailure())
-          << "max_groups " << max_groups << " operation " << i;
+          << "max_groups " << max_chunks << " operation " << i;
     }
-    EXPECT_EQ(property.has_evicted(), max_groups < 40);
-    EXPECT_EQ(property.had_no_room(), max_groups < 20);
+    EXPECT_EQ(property.has_evicted(), max_chunks < 40);
+    EXPECT_EQ(property.had_no_room(), max_chunks < 20);
   }
 }
 
-// Catches a group that is lost or changed on its way to the disk and back.
+// Catches a chunk that is lost or changed on its way to the disk and back.
 TEST(ShardPropertyTest, WithADiskTierItAgreesWithAModelOfEndlessMemory) {
-  Property property(/*seed=*/9, /*max_groups=*/40, /*has_disk=*/true);
+  Property property(/*seed=*/9, /*max_chunks=*/40, /*has_disk=*/true);
   for (int64_t i = 0; i < NumOperations() / 3; ++i) {
     property.Step();
     ASSERT_FALSE(HasFatalFailure()) << "operation " << i;

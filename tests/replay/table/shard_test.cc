@@ -17,7 +17,7 @@ using std::chrono::seconds;
 constexpr StepShape kShape = {.observation_bytes = 4, .action_bytes = 4};
 
 std::vector<std::byte> Episode(uint64_t number, int64_t num_steps) {
-  StepGroupBuilder builder(kShape, number, 0);
+  ChunkBuilder builder(kShape, number, 0);
   const std::vector<std::byte> row(4);
   for (int64_t i = 0; i < num_steps; ++i) builder.AddStep(row, row, 1.0f, 1.0f);
   builder.AddLastObservation(row);
@@ -94,7 +94,7 @@ TEST(ShardTest, AWriterWaitsForSamplesAndItsItemsAreNotLost) {
   EXPECT_FALSE(shard.Status().tables[0].insert_wait.is_waiting);
 }
 
-// An open episode holds its groups, so the eviction of its items frees nothing.
+// An open episode holds its chunks, so the eviction of its items frees nothing.
 TEST(ShardTest, ItemsOfAnOpenEpisodeStayWhereNoRoomIs) {
   const testing::EpisodeMaker maker;
   ShardConfig config;
@@ -109,8 +109,8 @@ TEST(ShardTest, ItemsOfAnOpenEpisodeStayWhereNoRoomIs) {
   Shard shard(config, &clock);
   uint64_t sequence = 0;
   InsertResult result = InsertResult::kInserted;
-  for (auto& group : maker.Groups(1, 1000, /*is_open=*/true)) {
-    result = shard.TryInsert(7, ++sequence, std::move(group));
+  for (auto& chunk : maker.Chunks(1, 1000, /*is_open=*/true)) {
+    result = shard.TryInsert(7, ++sequence, std::move(chunk));
     if (result != InsertResult::kInserted) break;
   }
   EXPECT_EQ(result, InsertResult::kNoRoom);
@@ -119,7 +119,7 @@ TEST(ShardTest, ItemsOfAnOpenEpisodeStayWhereNoRoomIs) {
   EXPECT_EQ(status.tables[0].size, status.inserted_steps - 1);
   // a writer that gives its episode up makes room
   shard.CloseWriter(7);
-  EXPECT_EQ(shard.TryInsert(8, 1, maker.Groups(2, 4)[0]),
+  EXPECT_EQ(shard.TryInsert(8, 1, maker.Chunks(2, 4)[0]),
             InsertResult::kInserted);
 }
 
@@ -175,7 +175,7 @@ TEST(ShardTest, ASampledBatchOutlivesItsItems) {
   SampledBatch batch;
   ASSERT_EQ(shard->TrySample(0, 1, "r", &batch), 1);
   shard.reset();
-  EXPECT_EQ(batch.GroupOf(batch.items[0], 0).view.episode(), 5u);
+  EXPECT_EQ(batch.ChunkOf(batch.items[0], 0).view.episode(), 5u);
 }
 
 TEST(ShardTest, CloseEndsAllWaits) {

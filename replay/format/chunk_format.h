@@ -11,14 +11,14 @@ namespace replicant::replay {
 // Returns whether a step or an item may have this priority: finite and >= 0.
 bool IsPriority(double priority);
 
-// A step group is a block of memory with a few successive steps of one episode.
-// Writers send, the replay stores, and checkpoints hold step groups.
+// A chunk is a block of memory with a few successive steps of one episode.
+// Writers send, the replay stores, and checkpoints hold chunks.
 //
 // Step t of an episode of T steps is (o_t, a_t, r_{t+1}, d_{t+1}) for t < T;
-// the last observation o_T is added alone, in the group that ends the episode.
-// A group of S steps thus holds S observations, or S + 1 if it ends the
+// the last observation o_T is added alone, in the chunk that ends the episode.
+// A chunk of S steps thus holds S observations, or S + 1 if it ends the
 // episode. An observation is a row of observation_bytes and, with pixels, the
-// frame with the same index in the frame group (replay/format/frame_codec.h).
+// frame with the same index in the frame block (replay/format/frame_codec.h).
 // Little-endian:
 //
 //   offset  size  field
@@ -35,8 +35,8 @@ bool IsPriority(double priority);
 //        +   4 S  priorities of the items that begin here, f32, if flagged
 //        +        observations, S (+ 1 if it ends) rows
 //        +        actions, S rows
-//        +        frame group of as many frames as observations
-inline constexpr int64_t kMaxGroupSteps = 255;
+//        +        frame block of as many frames as observations
+inline constexpr int64_t kMaxChunkSteps = 255;
 inline constexpr int64_t kMaxRowBytes = int64_t{1} << 20;
 
 // The sizes of every step in one service.
@@ -48,29 +48,28 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-// Fills one step group.
+// Fills one chunk.
 //
 // Thread-safety: one thread at a time.
-class StepGroupBuilder {
+class ChunkBuilder {
  public:
   // Throws InvalidArgument for a row of more than kMaxRowBytes.
-  StepGroupBuilder(const StepShape& shape, uint64_t episode,
-                   int64_t first_step);
+  ChunkBuilder(const StepShape& shape, uint64_t episode, int64_t first_step);
 
   // Adds (o_t, a_t, r_{t+1}, d_{t+1}) for the next t. Throws InvalidArgument,
   // adding nothing, if a row has the wrong length, a number is out of its range
-  // (see StepGroupView), the group is full or has ended, or only some of its
+  // (see ChunkView), the chunk is full or has ended, or only some of its
   // steps have a priority.
   void AddStep(std::span<const std::byte> observation,
                std::span<const std::byte> action, float reward, float discount,
                std::optional<float> priority = std::nullopt);
-  // Adds o_T: the group ends the episode. Throws like AddStep.
+  // Adds o_T: the chunk ends the episode. Throws like AddStep.
   void AddLastObservation(std::span<const std::byte> observation);
 
   int64_t num_steps() const { return static_cast<int64_t>(rewards_.size()); }
   bool has_priorities() const { return !priorities_.empty(); }
 
-  // Returns the block. `frames` is the frame group of the same observations, or
+  // Returns the block. `frames` is the frame block of the same observations, or
   // empty. Throws InvalidArgument if nothing was added.
   std::vector<std::byte> Finish(std::span<const std::byte> frames) const;
 
@@ -85,15 +84,15 @@ class StepGroupBuilder {
   std::vector<std::byte> observations_, actions_;
 };
 
-// The checked header of a step group; borrows the block.
+// The checked header of a chunk; borrows the block.
 //
 // Thread-safety: immutable.
-class StepGroupView {
+class ChunkView {
  public:
-  // Checks that `block`, whose contents may be arbitrary, is a step group of
-  // `shape` with a valid frame group, finite rewards, discounts in [0, 1] and
+  // Checks that `block`, whose contents may be arbitrary, is a chunk of
+  // `shape` with a valid frame block, finite rewards, discounts in [0, 1] and
   // finite priorities >= 0. Throws IoError naming the fault.
-  StepGroupView(std::span<const std::byte> block, const StepShape& shape);
+  ChunkView(std::span<const std::byte> block, const StepShape& shape);
 
   uint64_t episode() const { return episode_; }
   int64_t first_step() const { return first_step_; }
@@ -114,7 +113,7 @@ class StepGroupView {
   float priority(int64_t i) const { return Float(2, i); }
   std::span<const std::byte> Observation(int64_t i) const;
   std::span<const std::byte> Action(int64_t i) const;
-  // The block of the frame group; empty without pixels.
+  // The block of the frame block; empty without pixels.
   std::span<const std::byte> frames() const;
   std::span<const std::byte> block() const { return block_; }
 

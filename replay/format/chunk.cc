@@ -1,11 +1,11 @@
-#include "replay/format/group.h"
+#include "replay/format/chunk.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace replicant::replay {
 
-void Group::WillRead() const {
+void Chunk::WillRead() const {
   if (!is_on_disk) return;
   // whole pages; any part not read ahead is read when needed
   static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -1,4 +1,4 @@
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 #include <gtest/gtest.h>
 
@@ -23,51 +23,51 @@ Bytes Row(size_t size, int value) {
 }
 
 Bytes TwoStepsAndTheEnd() {
-  StepGroupBuilder builder(kState, /*episode=*/9, /*first_step=*/4);
+  ChunkBuilder builder(kState, /*episode=*/9, /*first_step=*/4);
   builder.AddStep(Row(3, 1), Row(2, 11), 0.5f, 1.0f, 2.0f);
   builder.AddStep(Row(3, 2), Row(2, 12), -1.5f, 0.0f, 3.0f);
   builder.AddLastObservation(Row(3, 3));
   return builder.Finish({});
 }
 
-TEST(StepGroupTest, IsReadBackAsItWasWritten) {
+TEST(ChunkTest, IsReadBackAsItWasWritten) {
   const Bytes block = TwoStepsAndTheEnd();
-  const StepGroupView group(block, kState);
-  EXPECT_EQ(group.episode(), 9u);
-  EXPECT_EQ(group.first_step(), 4);
-  EXPECT_EQ(group.num_steps(), 2);
-  EXPECT_EQ(group.num_observations(), 3);
-  EXPECT_EQ(group.end_observation(), 7);
-  EXPECT_TRUE(group.ends_episode());
-  EXPECT_EQ(group.reward(1), -1.5f);
-  EXPECT_EQ(group.discount(1), 0.0f);
-  EXPECT_EQ(group.priority(0), 2.0f);
+  const ChunkView chunk(block, kState);
+  EXPECT_EQ(chunk.episode(), 9u);
+  EXPECT_EQ(chunk.first_step(), 4);
+  EXPECT_EQ(chunk.num_steps(), 2);
+  EXPECT_EQ(chunk.num_observations(), 3);
+  EXPECT_EQ(chunk.end_observation(), 7);
+  EXPECT_TRUE(chunk.ends_episode());
+  EXPECT_EQ(chunk.reward(1), -1.5f);
+  EXPECT_EQ(chunk.discount(1), 0.0f);
+  EXPECT_EQ(chunk.priority(0), 2.0f);
   for (int i = 0; i < 3; ++i) {
-    const auto row = group.Observation(i);
+    const auto row = chunk.Observation(i);
     EXPECT_EQ(Bytes(row.begin(), row.end()), Row(3, i + 1));
   }
-  const auto action = group.Action(1);
+  const auto action = chunk.Action(1);
   EXPECT_EQ(Bytes(action.begin(), action.end()), Row(2, 12));
-  EXPECT_TRUE(group.frames().empty());
+  EXPECT_TRUE(chunk.frames().empty());
 }
 
-TEST(StepGroupTest, HoldsOneFramePerObservation) {
+TEST(ChunkTest, HoldsOneFramePerObservation) {
   const StepShape shape = {.action_bytes = 2, .frame_bytes = 50};
-  FrameGroupEncoder encoder(FrameCodec::kLz4, 50, 2);
+  FrameBlockEncoder encoder(FrameCodec::kLz4, 50, 2);
   encoder.Add(Row(50, 1));
   encoder.Add(Row(50, 2));
   const Bytes frames = encoder.Finish();
-  StepGroupBuilder builder(shape, 1, 0);
+  ChunkBuilder builder(shape, 1, 0);
   builder.AddStep({}, Row(2, 0), 0.0f, 1.0f);
   builder.AddLastObservation({});
   const Bytes block = builder.Finish(frames);
-  const StepGroupView group(block, shape);
-  EXPECT_EQ(Bytes(group.frames().begin(), group.frames().end()), frames);
+  const ChunkView chunk(block, shape);
+  EXPECT_EQ(Bytes(chunk.frames().begin(), chunk.frames().end()), frames);
 }
 
 std::string MessageOf(const Bytes& block, const StepShape& shape = kState) {
   try {
-    const StepGroupView group(block, shape);
+    const ChunkView chunk(block, shape);
   } catch (const IoError& e) {
     return e.what();
   }
@@ -80,43 +80,42 @@ Bytes With(Bytes block, size_t offset, T value) {
   return block;
 }
 
-TEST(StepGroupTest, ADamagedGroupIsNamed) {
+TEST(ChunkTest, ADamagedChunkIsNamed) {
   const Bytes good = TwoStepsAndTheEnd();
   ASSERT_EQ(MessageOf(good), "is sound");
   EXPECT_EQ(MessageOf(With(good, 0, 'x')),
-            "step group: its 69 bytes do not begin with the magic 'RSG1' and a "
+            "chunk: its 69 bytes do not begin with the magic 'RSG1' and a "
             "header of 32 bytes");
   EXPECT_EQ(MessageOf(With(good, 6, uint16_t{8})),
-            "step group: flags 8, 2 steps and first step 4 are not possible");
-  EXPECT_EQ(
-      MessageOf(good, {.observation_bytes = 4, .action_bytes = 2}),
-      "step group: observations of 3 bytes and actions of 2, expected 4 and "
-      "2");
+            "chunk: flags 8, 2 steps and first step 4 are not possible");
+  EXPECT_EQ(MessageOf(good, {.observation_bytes = 4, .action_bytes = 2}),
+            "chunk: observations of 3 bytes and actions of 2, expected 4 and "
+            "2");
   EXPECT_EQ(MessageOf(Bytes(good.begin(), good.end() - 1)),
-            "step group: has 68 bytes, but the header says 69");
+            "chunk: has 68 bytes, but the header says 69");
   EXPECT_EQ(MessageOf(With(good, 32, std::nanf(""))),
-            "step group: reward nan of step 4 is not finite");
+            "chunk: reward nan of step 4 is not finite");
   EXPECT_EQ(MessageOf(With(good, 44, 1.5f)),
-            "step group: discount 1.5 of step 5 is outside [0, 1]");
+            "chunk: discount 1.5 of step 5 is outside [0, 1]");
   EXPECT_EQ(MessageOf(With(good, 48, -1.0f)),
-            "step group: priority -1 of step 4 is not finite and >= 0");
+            "chunk: priority -1 of step 4 is not finite and >= 0");
 }
 
-TEST(StepGroupTest, FramesThatDoNotFitTheObservationsAreNamed) {
+TEST(ChunkTest, FramesThatDoNotFitTheObservationsAreNamed) {
   const StepShape shape = {.frame_bytes = 50};
-  FrameGroupEncoder encoder(FrameCodec::kNone, 50, 1);
+  FrameBlockEncoder encoder(FrameCodec::kNone, 50, 1);
   encoder.Add(Row(50, 1));
-  StepGroupBuilder builder(shape, 1, 0);
+  ChunkBuilder builder(shape, 1, 0);
   builder.AddStep({}, {}, 0.0f, 1.0f);
   builder.AddLastObservation({});
   EXPECT_EQ(MessageOf(builder.Finish(encoder.Finish()), shape),
-            "step group: 1 frames of 50 bytes, expected 2 of 50");
+            "chunk: 1 frames of 50 bytes, expected 2 of 50");
   EXPECT_EQ(MessageOf(builder.Finish({}), shape),
-            "frame group: its 0 bytes do not begin with the magic 'RFG1' and a "
+            "frame block: its 0 bytes do not begin with the magic 'RFG1' and a "
             "header of 16 bytes");
 }
 
-TEST(StepGroupTest, DamageNeverCrashes) {
+TEST(ChunkTest, DamageNeverCrashes) {
   RandomStream random(1, "damage");
   const Bytes good = TwoStepsAndTheEnd();
   for (int i = 0; i < 5000; ++i) {
@@ -128,7 +127,7 @@ TEST(StepGroupTest, DamageNeverCrashes) {
   }
 }
 
-TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
+TEST(ChunkTest, TheBuilderRefusesWhatDoesNotFit) {
   const auto message = [](auto function) -> std::string {
     try {
       function();
@@ -137,35 +136,35 @@ TEST(StepGroupTest, TheBuilderRefusesWhatDoesNotFit) {
     }
     return "no InvalidArgument";
   };
-  StepGroupBuilder builder(kState, 1, 0);
+  ChunkBuilder builder(kState, 1, 0);
   EXPECT_EQ(message([&] { builder.Finish({}); }),
-            "StepGroupBuilder: a group without steps");
+            "ChunkBuilder: a chunk without steps");
   EXPECT_EQ(message([&] { builder.AddStep(Row(4, 0), Row(2, 0), 0, 1); }),
-            "StepGroupBuilder: an observation has 4 bytes, expected 3");
+            "ChunkBuilder: an observation has 4 bytes, expected 3");
   const auto message_of = [&](float reward, float discount, float priority) {
     return message([&] {
       builder.AddStep(Row(3, 0), Row(2, 0), reward, discount, priority);
     });
   };
   EXPECT_EQ(message_of(std::nanf(""), 1, 1),
-            "StepGroupBuilder: reward nan of step 0 is not finite");
+            "ChunkBuilder: reward nan of step 0 is not finite");
   EXPECT_EQ(message_of(0, 1.5f, 1),
-            "StepGroupBuilder: discount 1.5 of step 0 is outside [0, 1]");
+            "ChunkBuilder: discount 1.5 of step 0 is outside [0, 1]");
   EXPECT_EQ(message_of(0, 1, -1),
-            "StepGroupBuilder: priority -1 of step 0 is not finite and >= 0");
+            "ChunkBuilder: priority -1 of step 0 is not finite and >= 0");
   EXPECT_EQ(builder.num_steps(), 0);
   builder.AddStep(Row(3, 0), Row(2, 0), 0, 1);
   EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1, 1.0f); }),
-            "StepGroupBuilder: some steps have a priority and others do not");
+            "ChunkBuilder: some steps have a priority and others do not");
   builder.AddLastObservation(Row(3, 0));
   EXPECT_EQ(message([&] { builder.AddStep(Row(3, 0), Row(2, 0), 0, 1); }),
-            "StepGroupBuilder: no step fits after 1 steps and the last "
+            "ChunkBuilder: no step fits after 1 steps and the last "
             "observation");
   EXPECT_EQ(message([&] { builder.AddLastObservation(Row(3, 0)); }),
-            "StepGroupBuilder: a second last observation");
+            "ChunkBuilder: a second last observation");
 }
 
-TEST(StepGroupTest, FiniteNumbersThatAreNotNegativeArePriorities) {
+TEST(ChunkTest, FiniteNumbersThatAreNotNegativeArePriorities) {
   EXPECT_TRUE(IsPriority(0.0));
   EXPECT_TRUE(IsPriority(1e300));
   EXPECT_FALSE(IsPriority(-1e-9));

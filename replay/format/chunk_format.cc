@@ -1,4 +1,4 @@
-#include "replay/format/step_group.h"
+#include "replay/format/chunk_format.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ void AppendAll(std::vector<std::byte>& block, std::span<const T> values) {
 void CheckRow(const char* name, size_t size, int64_t want) {
   if (static_cast<int64_t>(size) != want) {
     throw InvalidArgument(fmt::format(
-        "StepGroupBuilder: {} has {} bytes, expected {}", name, size, want));
+        "ChunkBuilder: {} has {} bytes, expected {}", name, size, want));
   }
 }
 
@@ -69,42 +69,42 @@ bool IsPriority(double priority) {
   return std::isfinite(priority) && priority >= 0.0;
 }
 
-StepGroupBuilder::StepGroupBuilder(const StepShape& shape, uint64_t episode,
-                                   int64_t first_step)
+ChunkBuilder::ChunkBuilder(const StepShape& shape, uint64_t episode,
+                           int64_t first_step)
     : shape_(shape), episode_(episode), first_step_(first_step) {
   for (const int64_t size : {shape.observation_bytes, shape.action_bytes}) {
     if (size < 0 || size > kMaxRowBytes) {
       throw InvalidArgument(
-          fmt::format("StepGroupBuilder: a row of {} bytes is outside [0, {}]",
+          fmt::format("ChunkBuilder: a row of {} bytes is outside [0, {}]",
                       size, kMaxRowBytes));
     }
   }
   if (first_step < 0 || first_step > INT32_MAX) {
     throw InvalidArgument(fmt::format(
-        "StepGroupBuilder: first_step {} is outside [0, 2^31)", first_step));
+        "ChunkBuilder: first_step {} is outside [0, 2^31)", first_step));
   }
 }
 
-void StepGroupBuilder::AddObservation(Bytes observation) {
+void ChunkBuilder::AddObservation(Bytes observation) {
   observations_.insert(observations_.end(), observation.begin(),
                        observation.end());
 }
 
-void StepGroupBuilder::AddStep(Bytes observation, Bytes action, float reward,
-                               float discount, std::optional<float> priority) {
+void ChunkBuilder::AddStep(Bytes observation, Bytes action, float reward,
+                           float discount, std::optional<float> priority) {
   CheckRow("an observation", observation.size(), shape_.observation_bytes);
   CheckRow("an action", action.size(), shape_.action_bytes);
   const std::string fault =
       FaultOf(first_step_ + num_steps(), reward, discount, priority);
-  if (!fault.empty()) throw InvalidArgument("StepGroupBuilder: " + fault);
-  if (ends_episode_ || num_steps() == kMaxGroupSteps) {
-    throw InvalidArgument(fmt::format(
-        "StepGroupBuilder: no step fits after {} steps{}", num_steps(),
-        ends_episode_ ? " and the last observation" : ""));
+  if (!fault.empty()) throw InvalidArgument("ChunkBuilder: " + fault);
+  if (ends_episode_ || num_steps() == kMaxChunkSteps) {
+    throw InvalidArgument(
+        fmt::format("ChunkBuilder: no step fits after {} steps{}", num_steps(),
+                    ends_episode_ ? " and the last observation" : ""));
   }
   if (num_steps() > 0 && priority.has_value() == priorities_.empty()) {
     throw InvalidArgument(
-        "StepGroupBuilder: some steps have a priority and others do not");
+        "ChunkBuilder: some steps have a priority and others do not");
   }
   AddObservation(observation);
   actions_.insert(actions_.end(), action.begin(), action.end());
@@ -113,18 +113,18 @@ void StepGroupBuilder::AddStep(Bytes observation, Bytes action, float reward,
   if (priority.has_value()) priorities_.push_back(*priority);
 }
 
-void StepGroupBuilder::AddLastObservation(Bytes observation) {
+void ChunkBuilder::AddLastObservation(Bytes observation) {
   CheckRow("an observation", observation.size(), shape_.observation_bytes);
   if (ends_episode_) {
-    throw InvalidArgument("StepGroupBuilder: a second last observation");
+    throw InvalidArgument("ChunkBuilder: a second last observation");
   }
   AddObservation(observation);
   ends_episode_ = true;
 }
 
-std::vector<std::byte> StepGroupBuilder::Finish(Bytes frames) const {
+std::vector<std::byte> ChunkBuilder::Finish(Bytes frames) const {
   if (num_steps() == 0 && !ends_episode_) {
-    throw InvalidArgument("StepGroupBuilder: a group without steps");
+    throw InvalidArgument("ChunkBuilder: a chunk without steps");
   }
   std::vector<std::byte> block;
   block.reserve(kHeaderBytes + 12 * rewards_.size() + observations_.size() +
@@ -149,11 +149,11 @@ std::vector<std::byte> StepGroupBuilder::Finish(Bytes frames) const {
   return block;
 }
 
-StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
+ChunkView::ChunkView(Bytes block, const StepShape& shape)
     : block_(block), shape_(shape) {
   if (block.size() < kHeaderBytes || Load<uint32_t>(block, 0) != kMagic) {
     throw IoError(
-        fmt::format("step group: its {} bytes do not begin with the magic "
+        fmt::format("chunk: its {} bytes do not begin with the magic "
                     "'RSG1' and a header of {} bytes",
                     block.size(), kHeaderBytes));
   }
@@ -163,18 +163,18 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
   has_priorities_ = (flags & kHasPriorities) != 0;
   episode_ = Load<uint64_t>(block, 8);
   first_step_ = Load<uint32_t>(block, 16);
-  if (flags > (kEndsEpisode | kHasPriorities) || num_steps_ > kMaxGroupSteps ||
+  if (flags > (kEndsEpisode | kHasPriorities) || num_steps_ > kMaxChunkSteps ||
       num_observations() == 0 || first_step_ > INT32_MAX) {
     throw IoError(fmt::format(
-        "step group: flags {}, {} steps and first step {} are not possible",
-        flags, num_steps_, first_step_));
+        "chunk: flags {}, {} steps and first step {} are not possible", flags,
+        num_steps_, first_step_));
   }
   const auto observation_bytes = Load<uint32_t>(block, 20);
   const auto action_bytes = Load<uint32_t>(block, 24);
   if (observation_bytes != shape.observation_bytes ||
       action_bytes != shape.action_bytes) {
     throw IoError(
-        fmt::format("step group: observations of {} bytes and actions of {}, "
+        fmt::format("chunk: observations of {} bytes and actions of {}, "
                     "expected {} and {}",
                     observation_bytes, action_bytes, shape.observation_bytes,
                     shape.action_bytes));
@@ -188,40 +188,38 @@ StepGroupView::StepGroupView(Bytes block, const StepShape& shape)
       steps * action_bytes;
   const size_t size = frames_begin + Load<uint32_t>(block, 28);
   if (block.size() != size) {
-    throw IoError(
-        fmt::format("step group: has {} bytes, but the header says {}",
-                    block.size(), size));
+    throw IoError(fmt::format("chunk: has {} bytes, but the header says {}",
+                              block.size(), size));
   }
   CheckNumbers();
 
   if (shape.frame_bytes == 0 && frames().empty()) return;
-  const FrameGroupView group(frames());
-  if (group.frame_bytes() != shape.frame_bytes ||
-      group.num_frames() != num_observations()) {
-    throw IoError(
-        fmt::format("step group: {} frames of {} bytes, expected {} of {}",
-                    group.num_frames(), group.frame_bytes(), num_observations(),
-                    shape.frame_bytes));
+  const FrameBlockView chunk(frames());
+  if (chunk.frame_bytes() != shape.frame_bytes ||
+      chunk.num_frames() != num_observations()) {
+    throw IoError(fmt::format("chunk: {} frames of {} bytes, expected {} of {}",
+                              chunk.num_frames(), chunk.frame_bytes(),
+                              num_observations(), shape.frame_bytes));
   }
 }
 
-void StepGroupView::CheckNumbers() const {
+void ChunkView::CheckNumbers() const {
   for (int64_t i = 0; i < num_steps_; ++i) {
     const std::string fault =
         FaultOf(first_step_ + i, reward(i), discount(i),
                 has_priorities_ ? std::optional(priority(i)) : std::nullopt);
-    if (!fault.empty()) throw IoError("step group: " + fault);
+    if (!fault.empty()) throw IoError("chunk: " + fault);
   }
 }
 
-float StepGroupView::Float(int64_t column, int64_t i) const {
+float ChunkView::Float(int64_t column, int64_t i) const {
   REPLICANT_CHECK(i >= 0 && i < num_steps_, "row {} of {}", i, num_steps_);
   return Load<float>(
       block_, kHeaderBytes +
                   sizeof(float) * static_cast<size_t>(column * num_steps_ + i));
 }
 
-std::span<const std::byte> StepGroupView::Observation(int64_t i) const {
+std::span<const std::byte> ChunkView::Observation(int64_t i) const {
   REPLICANT_CHECK(i >= 0 && i < num_observations(), "row {} of {}", i,
                   num_observations());
   const auto size = static_cast<size_t>(shape_.observation_bytes);
@@ -229,7 +227,7 @@ std::span<const std::byte> StepGroupView::Observation(int64_t i) const {
                         size);
 }
 
-std::span<const std::byte> StepGroupView::Action(int64_t i) const {
+std::span<const std::byte> ChunkView::Action(int64_t i) const {
   REPLICANT_CHECK(i >= 0 && i < num_steps_, "row {} of {}", i, num_steps_);
   const auto size = static_cast<size_t>(shape_.action_bytes);
   const size_t begin =
@@ -238,7 +236,7 @@ std::span<const std::byte> StepGroupView::Action(int64_t i) const {
   return block_.subspan(begin + static_cast<size_t>(i) * size, size);
 }
 
-std::span<const std::byte> StepGroupView::frames() const {
+std::span<const std::byte> ChunkView::frames() const {
   const auto size = Load<uint32_t>(block_, 28);
   return block_.last(size);
 }
