@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>
 // clang-format on
 
-#include "engine/kernels/cpu/sandwich-inl.h"
+#include "engine/kernels/cpu/tile_transform-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {
@@ -69,7 +69,7 @@ HWY_INLINE void FromPixels(const std::byte* const* pixels, size_t n,
   const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(D())) {
     float* tile = positions + places.OfChannel(c);
-    Sandwich<kL>(
+    TransformTile<kL>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return LoadFloats(reinterpret_cast<const T*>(pixels[i * kSide + j]) +
                             c);
@@ -108,7 +108,7 @@ void Result(const float* positions, const PositionPlaces& places,
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     const float* tile = positions + places.OfChannel(c);
     const V offset = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c);
-    Sandwich<kResult>(
+    TransformTile<kResult>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d, tile + (i * kWinogradInput + j) * stride);
         },
@@ -125,7 +125,7 @@ void Weights(const float* weights, size_t n, float* positions,
   const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     float* tile = positions + places.OfChannel(c);
-    Sandwich<kWeights>(
+    TransformTile<kWeights>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d, weights + (i * 3 + j) * n + c);
         },
@@ -141,7 +141,7 @@ void WeightGradient(const float* positions, const PositionPlaces& places,
   const size_t stride = places.stride;
   for (size_t c = 0; c < n; c += hn::Lanes(d)) {
     const float* tile = positions + places.OfChannel(c);
-    Sandwich<kWeightGradient>(
+    TransformTile<kWeightGradient>(
         [&](size_t i, size_t j) WINOGRAD_INLINE {
           return hn::LoadU(d, tile + (i * kWinogradInput + j) * stride);
         },

@@ -7,11 +7,12 @@
 #include <type_traits>
 #include <utility>
 
-#if defined(REPLICANT_KERNELS_CPU_SANDWICH_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef REPLICANT_KERNELS_CPU_SANDWICH_INL_H_
-#undef REPLICANT_KERNELS_CPU_SANDWICH_INL_H_
+#if defined(REPLICANT_KERNELS_CPU_TILE_TRANSFORM_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_KERNELS_CPU_TILE_TRANSFORM_INL_H_
+#undef REPLICANT_KERNELS_CPU_TILE_TRANSFORM_INL_H_
 #else
-#define REPLICANT_KERNELS_CPU_SANDWICH_INL_H_
+#define REPLICANT_KERNELS_CPU_TILE_TRANSFORM_INL_H_
 #endif
 
 // The loops below are lambdas. Compilers do not inline the larger ones, which
@@ -49,18 +50,17 @@ HWY_INLINE void Unrolled(const Run& run) {
   (std::make_index_sequence<kCount>());
 }
 
-// sum_k kL[kRow][k] x[k], of vectors of floats or, if the factors are 0, 1 and
-// -1 and the first of them is 1, of integers.
-template <const auto& kL, size_t kRow, typename Vector>
-HWY_INLINE Vector Row(const Vector* x) {
-  const hn::DFromV<Vector> d;
+// sum_k kL[kRow][k] x[k]
+template <const auto& kL, size_t kRow>
+HWY_INLINE V Row(const V* x) {
+  const D d;
   constexpr auto kFactors = kL[kRow];
   constexpr size_t kBegin = [=] {
     size_t k = 0;
     while (kFactors[k] == 0.0f) ++k;
     return k;
   }();
-  Vector sum = x[kBegin];
+  V sum = x[kBegin];
   if constexpr (kFactors[kBegin] != 1.0f) {
     sum = hn::Mul(hn::Set(d, kFactors[kBegin]), sum);
   }
@@ -82,7 +82,7 @@ HWY_INLINE Vector Row(const Vector* x) {
 // L t L^T for a tile t of vectors: load(i, j) returns its elements, store(i, j,
 // value) takes the result's.
 template <const auto& kL, typename Load, typename Store>
-HWY_INLINE void Sandwich(const Load& load, const Store& store) {
+HWY_INLINE void TransformTile(const Load& load, const Store& store) {
   constexpr size_t kOut = kL.size();
   constexpr size_t kIn = kL[0].size();
   V half[kOut][kIn];
