@@ -1,59 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "agents/learning_spec.h"
 #include "agents/task_spec.h"
-#include "base/tensor/dtype.h"
+#include "agents/transition_batch.h"
 #include "engine/graph/graph.h"
 #include "engine/nn/replica_context.h"
 
 namespace replicant::agents {
-
-// The H steps that follow o_t in each row of a batch, as inputs of a graph. A
-// window has k steps; all inputs after them are 0.
-struct StepWindow {
-  graph::Output observation;  // [B, H, ...]: o_{t+1} ...
-  graph::Output state;        // [B, H, S], see TransitionBatch
-  graph::Output action;       // [B, H, A]: a_t ...
-  graph::Output reward;       // [B, H]: r_{t+1} ...
-  graph::Output discount;     // [B, H]: d_{t+1} ..., 0 at an end
-  graph::Output mask;         // [B, H]: 1 for a step of the window, else 0
-  // [B, H]: 1 for the step whose observation is next_observation, else 0
-  graph::Output bootstrap;
-};
-
-// A batch of n-step transitions (replay/table/n_step.h) as inputs of a graph.
-// B rows.
-struct TransitionBatch {
-  graph::Output observation;  // [B, ...]: u8 pixels or f32 states
-  // [B, S]: the state in addition to the pixels; invalid if
-  // TaskSpec::state_size is 0
-  graph::Output state;
-  graph::Output action;    // [B, A], in [-1, 1]
-  graph::Output reward;    // [B]: R, the discounted sum of n rewards
-  graph::Output discount;  // [B]: D, product of n discounts; 0 at an end
-  graph::Output next_observation;   // [B, ...]: where the return bootstraps
-  graph::Output next_state;         // [B, S]
-  graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
-  // of a table with windows; otherwise none
-  std::optional<StepWindow> window = {};
-};
-
-// The learning problem of an agent.
-struct LearningSpec {
-  TaskSpec task;
-  double discount = 0.99;  // per agent step
-  int64_t n_step = 1;      // n of the transitions
-  int64_t window = 0;      // H, steps of a window; 0: none
-  // Type of parameters and computation.
-  DType dtype = DType::kF32;
-};
 
 // One update of all trained variables.
 struct AgentUpdate {

@@ -16,7 +16,7 @@ class D4pgAgent : public Agent {
   explicit D4pgAgent(const D4pgConfig& config) : config_(config) {}
 
   void Check(const LearningSpec& spec) const override {
-    CheckSpec(config_.networks, SpecOf(spec));
+    CheckSpec(config_.networks, spec);
     if (config_.prediction.horizon != spec.window) {
       throw ConfigError(fmt::format(
           "agent.prediction.horizon: {}, but the table's window is {}; want "
@@ -28,14 +28,13 @@ class D4pgAgent : public Agent {
 
   Output BuildPolicy(Graph& graph, const TaskSpec& task,
                      const PolicyOptions& options) const override {
-    return d4pg::BuildPolicy(graph, config_.networks, SpecOf({.task = task}),
-                             options);
+    return d4pg::BuildPolicy(graph, config_.networks, {.task = task}, options);
   }
 
   AgentUpdate BuildUpdate(nn::ReplicaContext& replica, const LearningSpec& spec,
                           const TransitionBatch& batch) const override {
-    const Update update = d4pg::BuildUpdate(replica, config_, SpecOf(spec),
-                                            SupportOf(spec), batch);
+    const Update update =
+        d4pg::BuildUpdate(replica, config_, spec, SupportOf(spec), batch);
     AgentUpdate result{.losses = {{"critic_loss", update.critic_loss},
                                   {"policy_loss", update.policy_loss}},
                        .values = {{"value", update.value}},
@@ -52,8 +51,7 @@ class D4pgAgent : public Agent {
 
   std::vector<Output> BuildStart(Graph& graph,
                                  const LearningSpec& spec) const override {
-    return {BuildTargetCopy(graph, config_, SpecOf(spec),
-                            SupportOf(spec).num_atoms)};
+    return {BuildTargetCopy(graph, config_, spec, SupportOf(spec).num_atoms)};
   }
 
   std::string WhyUnfit(const LearningSpec& spec, std::span<const float> reward,
@@ -66,12 +64,6 @@ class D4pgAgent : public Agent {
   }
 
  private:
-  static AgentSpec SpecOf(const LearningSpec& spec) {
-    return {.observation = spec.task.observation,
-            .state_size = spec.task.state_size,
-            .action_size = spec.task.action_size(),
-            .dtype = spec.dtype};
-  }
   Support SupportOf(const LearningSpec& spec) const {
     return MakeSupport(config_.distribution, spec.discount,
                        spec.task.largest_reward);

@@ -68,11 +68,11 @@ Output WithState(Output x, Output state) {
 
 // Numbers that a head reads: the embedding's, or the features' without one, and
 // the state's.
-int64_t HeadInputs(const NetworkConfig& config, const AgentSpec& spec,
+int64_t HeadInputs(const NetworkConfig& config, const LearningSpec& spec,
                    const std::optional<Embedding>& trunk,
                    int64_t feature_size) {
   return (trunk ? config.embedding_size : feature_size) +
-         (config.has_shared_embedding ? 0 : spec.state_size);
+         (config.has_shared_embedding ? 0 : spec.task.state_size);
 }
 
 std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
@@ -86,21 +86,13 @@ std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
 
 }  // namespace
 
-graph::TensorType AgentSpec::ObservationType(const NetworkConfig& config,
-                                             int64_t batch) const {
-  std::vector<int64_t> dims = {batch};
-  dims.insert(dims.end(), observation.dims().begin(), observation.dims().end());
-  return {config.encoder.has_pixels() ? DType::kU8 : dtype,
-          Shape(std::span<const int64_t>(dims))};
-}
-
-void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
-  if (spec.action_size < 1) {
+void CheckSpec(const NetworkConfig& config, const LearningSpec& spec) {
+  if (spec.task.action_size() < 1) {
     throw ConfigError(fmt::format("D4PG: want at least one action, got {}",
-                                  spec.action_size));
+                                  spec.task.action_size()));
   }
   const bool has_pixels = config.encoder.has_pixels();
-  const Shape& observation = spec.observation;
+  const Shape& observation = spec.task.observation;
   if (observation.rank() != (has_pixels ? 3 : 1) ||
       observation.num_elements() < 1) {
     throw ConfigError(
@@ -115,10 +107,10 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
                           observation.ToString()));
   }
   if (!has_pixels) {
-    if (spec.state_size == 0) return;
+    if (spec.task.state_size == 0) return;
     throw ConfigError(fmt::format(
         "D4PG: a state of {} numbers, but the observation {} has no pixels",
-        spec.state_size, observation.ToString()));
+        spec.task.state_size, observation.ToString()));
   }
   const auto [height, width, channels] = ConvnetSize(config, observation);
   if (height < 1 || width < 1) {
@@ -130,24 +122,24 @@ void CheckSpec(const NetworkConfig& config, const AgentSpec& spec) {
 }
 
 Encoder::Encoder(Graph& graph, const NetworkConfig& config,
-                 const AgentSpec& spec, CallSite site)
+                 const LearningSpec& spec, CallSite site)
     : dtype_(spec.dtype), has_pixels_(config.encoder.has_pixels()) {
   const Graph::SiteScope site_scope(graph, site);
   CheckSpec(config, spec);
   const Graph::Scope scope(graph, "encoder");
   feature_size_ =
-      has_pixels_ ? AddConvnet(graph, config, spec) : spec.observation[0];
+      has_pixels_ ? AddConvnet(graph, config, spec) : spec.task.observation[0];
   if (!config.has_shared_embedding) return;
   const Graph::Scope trunk_scope(graph, "trunk");
-  embedding_.emplace(graph, config, feature_size_ + spec.state_size,
+  embedding_.emplace(graph, config, feature_size_ + spec.task.state_size,
                      config.embedding_size, spec.dtype);
   feature_size_ = config.embedding_size;
 }
 
 int64_t Encoder::AddConvnet(Graph& graph, const NetworkConfig& config,
-                            const AgentSpec& spec) {
+                            const LearningSpec& spec) {
   const Graph::Scope scope(graph, "convnet");
-  int64_t in = spec.observation[2];
+  int64_t in = spec.task.observation[2];
   for (const ConvLayer& layer : config.encoder.Layers()) {
     // PyTorch numbers the convolution and its relu as two modules
     const std::string name = std::to_string(2 * layers_.size());
@@ -156,7 +148,8 @@ int64_t Encoder::AddConvnet(Graph& graph, const NetworkConfig& config,
                          LayerOptionsOf(config, std::sqrt(2.0), spec.dtype));
     in = layer.channels;
   }
-  const auto [height, width, channels] = ConvnetSize(config, spec.observation);
+  const auto [height, width, channels] =
+      ConvnetSize(config, spec.task.observation);
   return height * width * channels;
 }
 
@@ -236,7 +229,7 @@ void Head::AppendVariables(std::vector<VariableId>* variables) const {
 }
 
 PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
-                             const AgentSpec& spec, int64_t feature_size,
+                             const LearningSpec& spec, int64_t feature_size,
                              CallSite site) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "policy");
@@ -248,7 +241,7 @@ PolicyNetwork::PolicyNetwork(Graph& graph, const NetworkConfig& config,
         graph, config,
         Head::Options{.hidden_sizes = sizes,
                       .in = HeadInputs(config, spec, trunk_, feature_size),
-                      .out = spec.action_size,
+                      .out = spec.task.action_size(),
                       .last_layer = LastLayerOptions(
                           config, config.policy_last_layer_scale,
                           /*bias_slope=*/0.0, sizes.back(), spec.dtype)});
@@ -269,7 +262,7 @@ PolicyNetwork::Result PolicyNetwork::operator()(const Features& features,
 }
 
 CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
-                             const AgentSpec& spec, int64_t feature_size,
+                             const LearningSpec& spec, int64_t feature_size,
                              int64_t num_atoms, CallSite site) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "critic");
@@ -281,7 +274,7 @@ CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
         graph, config,
         Head::Options{.hidden_sizes = sizes,
                       .in = HeadInputs(config, spec, trunk_, feature_size) +
-                            spec.action_size,
+                            spec.task.action_size(),
                       .out = num_atoms,
                       .last_layer = LastLayerOptions(
                           config, config.critic_last_layer_scale,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agents/d4pg/config.h"
+#include "agents/learning_spec.h"
 #include "engine/graph/graph.h"
 #include "engine/nn/layers.h"
 
@@ -35,27 +36,11 @@ using graph::Graph;
 using graph::Output;
 using graph::VariableId;
 
-// Shapes and dtypes of an agent's observations and actions.
-struct AgentSpec {
-  // shape of one observation: [O] floating, or [H, W, C] u8 for pixels
-  Shape observation;
-  // S, the numbers of a state in addition to pixels; 0: none
-  int64_t state_size = 0;
-  // actions are in [-1, 1]^A; the actor maps them to the task's range
-  int64_t action_size = 0;
-  // dtype of parameters and computation
-  DType dtype = DType::kF32;
-
-  // Type of a batch of `batch` observations as a graph input.
-  graph::TensorType ObservationType(const NetworkConfig& config,
-                                    int64_t batch) const;
-};
-
 // Throws ConfigError, with the reason, if networks of `config` cannot be built
 // for `spec`: there is no action, the observation has the wrong rank for the
 // encoder, the image is too small for its convolutions, or there is a state
 // beside an observation without pixels.
-void CheckSpec(const NetworkConfig& config, const AgentSpec& spec);
+void CheckSpec(const NetworkConfig& config, const LearningSpec& spec);
 
 // x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
 // under the scope that is open at construction. The networks below call it and
@@ -85,7 +70,7 @@ struct Features {
 // observations unchanged. With a shared embedding at the end, F is its size.
 class Encoder {
  public:
-  Encoder(Graph& graph, const NetworkConfig& config, const AgentSpec& spec,
+  Encoder(Graph& graph, const NetworkConfig& config, const LearningSpec& spec,
           CallSite site = CallSite::Here());
 
   // `state` [B, S] is invalid without a state in addition to pixels.
@@ -98,7 +83,7 @@ class Encoder {
  private:
   // Returns the size of its features.
   int64_t AddConvnet(Graph& graph, const NetworkConfig& config,
-                     const AgentSpec& spec);
+                     const LearningSpec& spec);
 
   DType dtype_;
   bool has_pixels_;
@@ -134,7 +119,7 @@ class Head {
 class PolicyNetwork {
  public:
   PolicyNetwork(Graph& graph, const NetworkConfig& config,
-                const AgentSpec& spec, int64_t feature_size,
+                const LearningSpec& spec, int64_t feature_size,
                 CallSite site = CallSite::Here());
 
   struct Result {
@@ -157,8 +142,8 @@ class PolicyNetwork {
 class CriticNetwork {
  public:
   CriticNetwork(Graph& graph, const NetworkConfig& config,
-                const AgentSpec& spec, int64_t feature_size, int64_t num_atoms,
-                CallSite site = CallSite::Here());
+                const LearningSpec& spec, int64_t feature_size,
+                int64_t num_atoms, CallSite site = CallSite::Here());
 
   struct Result {
     Output logits;  // [B, K]

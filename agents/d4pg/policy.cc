@@ -1,5 +1,6 @@
 #include "agents/d4pg/policy.h"
 
+#include "agents/transition_batch.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/random.h"
 #include "engine/graph/ops/shape_ops.h"
@@ -7,17 +8,18 @@
 namespace replicant::agents::d4pg {
 
 Output BuildPolicy(Graph& graph, const NetworkConfig& config,
-                   const AgentSpec& spec, const PolicyOptions& options,
+                   const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const Encoder encoder(graph, config, spec);
   const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
   const int64_t count = options.num_environments;
-  const graph::TensorType type = spec.ObservationType(config, count);
+  const graph::TensorType type = ObservationType(spec, count);
   const Output observation = graph.Input("observation", type.dtype, type.shape);
   Output state;
-  if (spec.state_size > 0) {
-    state = graph.Input("state", spec.dtype, Shape({count, spec.state_size}));
+  if (spec.task.state_size > 0) {
+    state =
+        graph.Input("state", spec.dtype, Shape({count, spec.task.state_size}));
   }
   const Output mean =
       graph::Cast(policy(encoder(observation, state)).action, DType::kF32);

@@ -12,14 +12,14 @@ namespace replicant::agents::d4pg {
 //
 //   action[e] = clip(tanh(u[e]) + noise_scale[e] * N(0, 1), -1, 1)   f32 [E, A]
 //
-// Inputs: "observation" (AgentSpec::ObservationType of E rows) and, with noise,
+// Inputs: "observation" (agents::ObservationType() of E rows) and, with noise,
 // "noise_scale" f32 [E] (0 for the mean action) and "step" i64 [], which keys
 // the noise and must differ between runs.
 //
 // Variables have the names of the learner's encoder and policy.
 // Throws what CheckSpec() throws.
 Output BuildPolicy(Graph& graph, const NetworkConfig& config,
-                   const AgentSpec& spec, const PolicyOptions& options,
+                   const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site = CallSite::Here());
 
 }  // namespace replicant::agents::d4pg

@@ -38,14 +38,14 @@ Output TwoHot(Output reward, Output logits) {
 
 }  // namespace
 
-Model::Model(Graph& graph, const D4pgConfig& config, const AgentSpec& spec,
+Model::Model(Graph& graph, const D4pgConfig& config, const LearningSpec& spec,
              CallSite site)
     : embedding_size_(config.networks.embedding_size) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "model");
   head_.emplace(graph, config.networks,
                 Head::Options{.hidden_sizes = config.prediction.hidden_sizes,
-                              .in = embedding_size_ + spec.action_size,
+                              .in = embedding_size_ + spec.task.action_size(),
                               .out = embedding_size_ + kNumRewardBins + 1,
                               .last_layer = {.dtype = spec.dtype}});
   head_->AppendVariables(&variables_);

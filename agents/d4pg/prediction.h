@@ -18,7 +18,7 @@ namespace replicant::agents::d4pg {
 // numbers, the logits of the reward, and the discount.
 class Model {
  public:
-  Model(Graph& graph, const D4pgConfig& config, const AgentSpec& spec,
+  Model(Graph& graph, const D4pgConfig& config, const LearningSpec& spec,
         CallSite site = CallSite::Here());
 
   struct Result {

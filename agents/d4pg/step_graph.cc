@@ -1,8 +1,11 @@
 #include "agents/d4pg/step_graph.h"
 
+#include <map>
 #include <span>
+#include <string>
 
 #include "agents/d4pg/update.h"
+#include "agents/transition_batch.h"
 #include "engine/nn/single_replica.h"
 
 namespace replicant::agents::d4pg {
@@ -26,10 +29,16 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   return c;
 }
 
-AgentSpec StepGraphConfig::Spec(DType dtype) const {
-  return {.observation = Shape(std::span<const int64_t>(observation)),
-          .state_size = state_size,
-          .action_size = action_size,
+LearningSpec StepGraphConfig::Spec(DType dtype) const {
+  const auto actions = static_cast<size_t>(action_size);
+  return {.task = {.has_pixels = agent.networks.encoder.has_pixels(),
+                   .observation = Shape(std::span<const int64_t>(observation)),
+                   .state_size = state_size,
+                   .largest_reward = largest_reward,
+                   .action_minimum = std::vector<double>(actions, -1.0),
+                   .action_maximum = std::vector<double>(actions, 1.0)},
+          .discount = discount,
+          .window = agent.prediction.horizon,
           .dtype = dtype};
 }
 
@@ -38,7 +47,7 @@ Support StepGraphConfig::MakeSupport() const {
 }
 
 nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
-  const AgentSpec spec = config.Spec(dtype);
+  const LearningSpec spec = config.Spec(dtype);
   const Support support = config.MakeSupport();
   const auto seed = static_cast<uint64_t>(config.seed);
 
@@ -47,9 +56,15 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   Graph& graph = *step.graph;
   nn::SingleReplica replica(graph);
   CheckSpec(config.agent.networks, spec);
+  std::map<std::string, Output> inputs;
+  for (const TransitionTensor& tensor :
+       TransitionTensors(spec, config.batch_size)) {
+    inputs[tensor.name] = graph.Input(tensor.name, tensor.dtype, tensor.shape);
+  }
+  const auto batch = TransitionBatch::From(
+      spec, [&](const std::string& name) { return inputs.at(name); });
   const Update update =
-      BuildUpdate(replica, config.agent, spec, support,
-                  AddBatchInputs(graph, config.agent, spec, config.batch_size));
+      BuildUpdate(replica, config.agent, spec, support, batch);
   step.updates = update.updates;
   step.losses = {{"critic_loss", update.critic_loss},
                  {"policy_loss", update.policy_loss}};

@@ -26,7 +26,7 @@ struct StepGraphConfig {
 
   static StepGraphConfig Read(config::Reader& reader);
 
-  AgentSpec Spec(DType dtype) const;
+  LearningSpec Spec(DType dtype) const;
   d4pg::Support MakeSupport() const;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 // Online and target networks.
 struct AllNetworks {
-  AllNetworks(Graph& graph, const D4pgConfig& config, const AgentSpec& spec,
+  AllNetworks(Graph& graph, const D4pgConfig& config, const LearningSpec& spec,
               int64_t num_atoms, int num_devices)
       : encoder(graph, config.networks, spec),
         policy(graph, config.networks, spec, encoder.feature_size()),
@@ -278,56 +278,8 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
 
 }  // namespace
 
-TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
-                               const AgentSpec& spec, int64_t batch_size,
-                               CallSite site) {
-  const Graph::SiteScope scope(graph, site);
-  const graph::TensorType observation =
-      spec.ObservationType(config.networks, batch_size);
-  const Shape per_row({batch_size});
-  const bool has_state = spec.state_size > 0;
-  const Shape states({batch_size, spec.state_size});
-  TransitionBatch batch;
-  batch.observation =
-      graph.Input("observation", observation.dtype, observation.shape);
-  if (has_state) batch.state = graph.Input("state", spec.dtype, states);
-  batch.action =
-      graph.Input("action", spec.dtype, Shape({batch_size, spec.action_size}));
-  batch.reward = graph.Input("reward", spec.dtype, per_row);
-  batch.discount = graph.Input("discount", spec.dtype, per_row);
-  batch.next_observation =
-      graph.Input("next_observation", observation.dtype, observation.shape);
-  if (has_state) {
-    batch.next_state = graph.Input("next_state", spec.dtype, states);
-  }
-  batch.importance_weight =
-      graph.Input("importance_weight", spec.dtype, per_row);
-  const int64_t horizon = config.prediction.horizon;
-  if (horizon == 0) return batch;
-  const Shape per_step({batch_size, horizon});
-  std::vector<int64_t> observations = {batch_size, horizon};
-  observations.insert(observations.end(), spec.observation.dims().begin(),
-                      spec.observation.dims().end());
-  Output state;
-  if (has_state) {
-    state = graph.Input("window_state", spec.dtype,
-                        Shape({batch_size, horizon, spec.state_size}));
-  }
-  batch.window = {
-      .observation = graph.Input("window_observation", observation.dtype,
-                                 Shape(std::span<const int64_t>(observations))),
-      .state = state,
-      .action = graph.Input("window_action", spec.dtype,
-                            Shape({batch_size, horizon, spec.action_size})),
-      .reward = graph.Input("window_reward", spec.dtype, per_step),
-      .discount = graph.Input("window_discount", spec.dtype, per_step),
-      .mask = graph.Input("window_mask", spec.dtype, per_step),
-      .bootstrap = graph.Input("window_bootstrap", spec.dtype, per_step)};
-  return batch;
-}
-
 Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
-                   const AgentSpec& spec, const Support& support,
+                   const LearningSpec& spec, const Support& support,
                    const TransitionBatch& batch, CallSite site) {
   Graph& graph = replica.graph();
   const Graph::SiteScope scope(graph, site);
@@ -366,7 +318,7 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
 }
 
 Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
-                       const AgentSpec& spec, int64_t num_atoms,
+                       const LearningSpec& spec, int64_t num_atoms,
                        CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const AllNetworks networks(graph, config, spec, num_atoms,

@@ -14,13 +14,6 @@
 // One update of a D4PG learner's networks, as one graph.
 namespace replicant::agents::d4pg {
 
-// Adds inputs "observation", "action", ... for B transitions; with a prediction
-// also "window_observation", "window_action", ... With a state in addition to
-// pixels there are "state", "next_state" and "window_state", too.
-TransitionBatch AddBatchInputs(Graph& graph, const D4pgConfig& config,
-                               const AgentSpec& spec, int64_t batch_size,
-                               CallSite site = CallSite::Here());
-
 struct Update {
   Output critic_loss;  // []
   Output policy_loss;  // []
@@ -72,7 +65,7 @@ struct Update {
 // Throws what CheckSpec() throws, ShapeError for a batch of other types, and
 // InvalidArgument if the graph has one of the names.
 Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
-                   const AgentSpec& spec, const Support& support,
+                   const LearningSpec& spec, const Support& support,
                    const TransitionBatch& batch,
                    CallSite site = CallSite::Here());
 
@@ -80,7 +73,7 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
 // networks to the target networks. A new training runs this update once, before
 // its first training update.
 Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
-                       const AgentSpec& spec, int64_t num_atoms,
+                       const LearningSpec& spec, int64_t num_atoms,
                        CallSite site = CallSite::Here());
 
 }  // namespace replicant::agents::d4pg

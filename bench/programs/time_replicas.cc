@@ -9,6 +9,7 @@
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/step_graph.h"
+#include "agents/transition_batch.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
@@ -65,37 +66,20 @@ class OneBatch : public replicator::InputPipeline {
   bool is_filled_ = false;
 };
 
-agents::LearningSpec LearningSpecOf(
-    const agents::d4pg::StepGraphConfig& config) {
-  const auto actions = static_cast<size_t>(config.action_size);
-  return {.task = {.observation = config.Spec(DType::kF32).observation,
-                   .largest_reward = config.largest_reward,
-                   .action_minimum = std::vector<double>(actions, -1.0),
-                   .action_maximum = std::vector<double>(actions, 1.0)},
-          .discount = config.discount};
-}
-
 ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
-  const auto specs = [workload](int64_t rows) {
-    const auto spec = workload.Spec(DType::kF32);
-    const auto observation =
-        spec.ObservationType(workload.agent.networks, rows);
-    const Shape per_row({rows});
-    return std::vector<InputSpec>{
-        {"observation", observation.dtype, observation.shape},
-        {"action", DType::kF32, Shape({rows, workload.action_size})},
-        {"reward", DType::kF32, per_row},
-        {"discount", DType::kF32, per_row},
-        {"next_observation", observation.dtype, observation.shape},
-        {"importance_weight", DType::kF32, per_row}};
+  const agents::LearningSpec spec = workload.Spec(DType::kF32);
+  const auto specs = [spec](int64_t rows) {
+    std::vector<InputSpec> tensors;
+    for (auto& tensor : agents::TransitionTensors(spec, rows)) {
+      tensors.push_back({std::move(tensor.name), tensor.dtype, tensor.shape});
+    }
+    return tensors;
   };
   return {.batch_size = workload.batch_size,
           .specs = specs,
-          .step_fn = [workload](ReplicaContext& replica, const Inputs& inputs) {
-            return BuildAgentStep(replica, inputs,
-                                  *agents::d4pg::MakeAgent(workload.agent),
-                                  LearningSpecOf(workload))
-                .outputs;
+          .step_fn = [agent = agents::d4pg::MakeAgent(workload.agent), spec](
+                         ReplicaContext& replica, const Inputs& inputs) {
+            return BuildAgentStep(replica, inputs, *agent, spec).outputs;
           }};
 }
 

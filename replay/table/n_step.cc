@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "replay/table/n_step_return.h"
 
 namespace replicant::replay {
 
@@ -120,9 +121,7 @@ NStepItem NStepAssembler::MakeItem(int64_t n) const {
   item.num_chunks = static_cast<int64_t>(end - first) + 1;
   item.step = next_step_;
   item.n = n;
-  // R and D of the header's formula, in double: factor is D so far
-  double reward = 0.0;
-  double factor = 1.0;
+  NStepReturn n_step(config_.discount);
   size_t g = first;
   for (int64_t step = next_step_; step < last; ++step) {
     while (chunks_[g]->view().end_observation() <= step) ++g;
@@ -131,11 +130,10 @@ NStepItem NStepAssembler::MakeItem(int64_t n) const {
     if (step == next_step_ && view.has_priorities()) {
       item.priority = view.priority(row);
     }
-    reward += factor * static_cast<double>(view.reward(row));
-    factor *= config_.discount * static_cast<double>(view.discount(row));
+    n_step.Add(view.reward(row), view.discount(row));
   }
-  item.reward = static_cast<float>(reward);
-  item.discount = static_cast<float>(factor);
+  item.reward = n_step.reward();
+  item.discount = n_step.discount();
   store_->UseRange(*item.first, item.num_chunks);
   return item;
 }

@@ -35,15 +35,10 @@ std::string WhyRefused(const NStepConfig& config);
 // and stack 1", or "window 8, period 4, n_step 3, discount 0.99 and stack 1".
 std::string ToString(const NStepConfig& config);
 
-// One item, a transition or a window: its chunks, and the sums of its
-// steps.
-//
-//   R = sum_{i<k} (prod_{j<i} gamma d_{t+1+j}) r_{t+1+i}
-//   D =  prod_{j<k} gamma d_{t+1+j}
-//
-// with k = min(n, T - t), or min(H, T - t) for a window; the learner bootstraps
-// with D at o_{t+k}. A truncated episode bootstraps (its last d is 1), a
-// terminated one does not (0).
+// One item, a transition or a window: its chunks, and R and D of its k steps
+// (NStepReturn), with k = min(n, T - t), or min(H, T - t) for a window. The
+// learner bootstraps with D at o_{t+k}. A truncated episode bootstraps (its
+// last d is 1), a terminated one does not (0).
 struct NStepItem {
   StoredChunk* first = nullptr;   // holds o_{max(0, t - stack + 1)}
   int64_t num_chunks = 0;         // from `first` to the one that holds o_{t+k}

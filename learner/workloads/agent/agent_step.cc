@@ -23,27 +23,8 @@ AgentStep BuildAgentStep(ReplicaContext& replica,
                          const replicator::Inputs& inputs,
                          const agents::Agent& agent,
                          const agents::LearningSpec& spec) {
-  agents::TransitionBatch batch{
-      .observation = inputs.at("observation"),
-      .action = inputs.at("action"),
-      .reward = inputs.at("reward"),
-      .discount = inputs.at("discount"),
-      .next_observation = inputs.at("next_observation"),
-      .importance_weight = inputs.at("importance_weight")};
-  const bool has_state = spec.task.state_size > 0;
-  if (has_state) {
-    batch.state = inputs.at("state");
-    batch.next_state = inputs.at("next_state");
-  }
-  if (spec.window > 0) {
-    batch.window = {.observation = inputs.at("window_observation"),
-                    .action = inputs.at("window_action"),
-                    .reward = inputs.at("window_reward"),
-                    .discount = inputs.at("window_discount"),
-                    .mask = inputs.at("window_mask"),
-                    .bootstrap = inputs.at("window_bootstrap")};
-    if (has_state) batch.window->state = inputs.at("window_state");
-  }
+  const auto batch = agents::TransitionBatch::From(
+      spec, [&](const std::string& name) { return inputs.at(name); });
   const agents::AgentUpdate update = agent.BuildUpdate(replica, spec, batch);
   AgentStep step;
   step.outputs.updates = update.updates;

@@ -19,12 +19,8 @@ struct AgentStep {
 };
 
 // Builds an agent's whole update as a step of one replica, on its rows of the
-// batch: inputs "observation", "action", "reward", "discount",
-// "next_observation" and "importance_weight", for a window (LearningSpec)
-// "window_observation", "window_action", "window_reward", "window_discount",
-// "window_mask" and "window_bootstrap", and for a state in addition to pixels
-// "state", "next_state" and "window_state". Any number of replicas computes the
-// update of one replica with all rows.
+// batch (agents::TransitionTensors). Any number of replicas computes the update
+// of one replica with all rows.
 //
 // Values: the agent's losses and scalars, [], over all rows; "priority" and the
 // agent's values, [global batch], by global row.

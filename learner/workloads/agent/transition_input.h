@@ -7,7 +7,7 @@
 
 #include "agents/agent.h"
 #include "learner/checkpointed_input.h"
-#include "learner/workloads/agent/batch_pipeline.h"
+#include "learner/workloads/agent/transition_pipeline.h"
 #include "replay/client/batch_source.h"
 
 namespace replicant::learner {

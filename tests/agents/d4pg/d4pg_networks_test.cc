@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "agents/d4pg/networks.h"
+#include "tests/agents/learning_specs.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -11,6 +12,7 @@ namespace replicant::agents::d4pg {
 namespace {
 
 using testing::GraphRunner;
+using testing::LearningSpecOf;
 using testing::MessageOf;
 
 NetworkConfig Small(EncoderKind kind) {
@@ -30,7 +32,7 @@ std::vector<std::string> NamesAndShapes(const Graph& graph) {
 
 TEST(NetworksTest, VariablesAreCalledAndShapedAsPyTorchModules) {
   Graph graph;
-  const AgentSpec spec{.observation = Shape({64, 64, 9}), .action_size = 2};
+  const LearningSpec spec = LearningSpecOf(Shape({64, 64, 9}), 2);
   const NetworkConfig config = Small(EncoderKind::kLight);
   const Encoder encoder(graph, config, spec);
   const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
@@ -73,9 +75,8 @@ TEST(NetworksTest, VariablesAreCalledAndShapedAsPyTorchModules) {
 TEST(NetworksTest, FeatureSizesAreThoseOfThePapers) {
   const auto size = [](EncoderKind kind, int64_t pixels) {
     Graph graph;
-    return Encoder(
-               graph, Small(kind),
-               {.observation = Shape({pixels, pixels, 9}), .action_size = 1})
+    return Encoder(graph, Small(kind),
+                   LearningSpecOf(Shape({pixels, pixels, 9}), 1))
         .feature_size();
   };
   EXPECT_EQ(size(EncoderKind::kNature, 64), 4 * 4 * 64);
@@ -85,7 +86,7 @@ TEST(NetworksTest, FeatureSizesAreThoseOfThePapers) {
 
 TEST(NetworksTest, StateHasNeitherEncoderNorTrunk) {
   Graph graph;
-  const AgentSpec spec{.observation = Shape({4}), .action_size = 2};
+  const LearningSpec spec = LearningSpecOf(Shape({4}), 2);
   const NetworkConfig config = Small(EncoderKind::kState);
   const Encoder encoder(graph, config, spec);
   const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
@@ -99,8 +100,8 @@ TEST(NetworksTest, StateHasNeitherEncoderNorTrunk) {
 // A shared embedding reads a state in addition to pixels; otherwise each head
 // does.
 TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
-  const AgentSpec spec{
-      .observation = Shape({64, 64, 9}), .state_size = 3, .action_size = 2};
+  LearningSpec spec = LearningSpecOf(Shape({64, 64, 9}), 2);
+  spec.task.state_size = 3;
   for (const bool is_shared : {false, true}) {
     NetworkConfig config = Small(EncoderKind::kLight);
     config.has_shared_embedding = is_shared;
@@ -131,7 +132,7 @@ TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
 TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
   NetworkConfig config = Small(EncoderKind::kState);
   config.critic_bias_slope = 0.15;
-  const AgentSpec spec{.observation = Shape({4}), .action_size = 2};
+  const LearningSpec spec = LearningSpecOf(Shape({4}), 2);
   GraphRunner runner;
   Graph& graph = runner.graph();
   const PolicyNetwork policy(graph, config, spec, 4);
@@ -157,10 +158,8 @@ TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
 TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
   const auto check = [](EncoderKind kind, const Shape& observation,
                         int64_t actions) {
-    return MessageOf<ConfigError>([&] {
-      CheckSpec(Small(kind),
-                {.observation = observation, .action_size = actions});
-    });
+    return MessageOf<ConfigError>(
+        [&] { CheckSpec(Small(kind), LearningSpecOf(observation, actions)); });
   };
   EXPECT_EQ(check(EncoderKind::kState, Shape({64, 64, 9}), 1),
             "agent.networks.encoder.kind: state wants observations [O], got "
@@ -175,12 +174,11 @@ TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
             "its convolutions; hint: larger task.pixels.height and width");
   EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
             "D4PG: want at least one action, got 0");
+  LearningSpec with_state = LearningSpecOf(Shape({24}), 1);
+  with_state.task.state_size = 3;
   EXPECT_EQ(
-      MessageOf<ConfigError>([] {
-        CheckSpec(
-            Small(EncoderKind::kState),
-            {.observation = Shape({24}), .state_size = 3, .action_size = 1});
-      }),
+      MessageOf<ConfigError>(
+          [&] { CheckSpec(Small(EncoderKind::kState), with_state); }),
       "D4PG: a state of 3 numbers, but the observation [24] has no pixels");
 }
 

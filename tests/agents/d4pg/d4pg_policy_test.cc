@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "agents/d4pg/policy.h"
+#include "tests/agents/learning_specs.h"
 #include "tests/support/graph_runner.h"
 
 namespace replicant::agents::d4pg {
@@ -14,7 +15,7 @@ constexpr int64_t kEnvironments = 64;
 constexpr int64_t kActions = 3;
 
 const NetworkConfig kConfig = {.policy_hidden_sizes = {8, 8}};
-const AgentSpec kSpec = {.observation = Shape({4}), .action_size = kActions};
+const LearningSpec kSpec = testing::LearningSpecOf(Shape({4}), kActions);
 
 // Actions on random observations.
 V Act(const PolicyOptions& options, double noise_scale, int64_t step) {

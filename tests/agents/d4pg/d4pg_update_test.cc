@@ -9,6 +9,7 @@
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/image.h"
 #include "engine/nn/single_replica.h"
+#include "tests/agents/learning_specs.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
@@ -44,8 +45,11 @@ D4pgConfig SmallConfig() {
   return config;
 }
 
-const AgentSpec kSpec = {
-    .observation = Shape({9, 9, 3}), .action_size = 2, .dtype = DType::kF64};
+const LearningSpec kSpec = [] {
+  LearningSpec spec = testing::LearningSpecOf(Shape({9, 9, 3}), 2);
+  spec.dtype = DType::kF64;
+  return spec;
+}();
 
 HostTensor Pixels(uint64_t seed) {
   HostTensor pixels(DType::kU8, Shape({kBatch, 9, 9, 3}));

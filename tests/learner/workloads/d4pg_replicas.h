@@ -5,10 +5,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agents/d4pg/agent.h"
-#include "agents/d4pg/networks.h"
+#include "agents/transition_batch.h"
 #include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
 #include "replicator/make_replicator.h"
@@ -24,16 +25,7 @@ inline constexpr int kReplicaSteps = 10;
 
 struct D4pgCase {
   agents::d4pg::D4pgConfig agent;
-  agents::d4pg::AgentSpec spec;
-
-  agents::LearningSpec learning_spec() const {
-    const auto actions = static_cast<size_t>(spec.action_size);
-    return {.task = {.observation = spec.observation,
-                     .action_minimum = std::vector<double>(actions, -1.0),
-                     .action_maximum = std::vector<double>(actions, 1.0)},
-            .discount = 0.9,
-            .dtype = spec.dtype};
-  }
+  agents::LearningSpec spec;
 };
 
 inline D4pgCase StateCase(DType dtype) {
@@ -46,7 +38,11 @@ inline D4pgCase StateCase(DType dtype) {
   c.agent.pre_tanh_penalty_weight = 0.1;
   // so low that it matters
   c.agent.critic_optimizer.max_gradient_norm = 0.5;
-  c.spec = {.observation = Shape({5}), .action_size = 2, .dtype = dtype};
+  c.spec = {.task = {.observation = Shape({5}),
+                     .action_minimum = {-1.0, -1.0},
+                     .action_maximum = {1.0, 1.0}},
+            .discount = 0.9,
+            .dtype = dtype};
   return c;
 }
 
@@ -58,7 +54,8 @@ inline D4pgCase PixelCase(DType dtype) {
   c.agent.networks.encoder.strides = {2, 1};
   c.agent.networks.embedding_size = 10;
   c.agent.random_shift = 2;
-  c.spec.observation = Shape({12, 12, 3});
+  c.spec.task.has_pixels = true;
+  c.spec.task.observation = Shape({12, 12, 3});
   return c;
 }
 
@@ -68,15 +65,9 @@ class TransitionRows : public replicator::InputPipeline {
   TransitionRows(const D4pgCase& c, const replicator::InputContext& context)
       : rows_(context.PipelineBatchSize(kReplicaBatch)),
         first_row_(context.pipeline_id * rows_) {
-    const auto type = c.spec.ObservationType(c.agent.networks, rows_);
-    const Shape per_row({rows_});
-    const DType dtype = c.spec.dtype;
-    specs_ = {{"observation", type.dtype, type.shape},
-              {"action", dtype, Shape({rows_, c.spec.action_size})},
-              {"reward", dtype, per_row},
-              {"discount", dtype, per_row},
-              {"next_observation", type.dtype, type.shape},
-              {"importance_weight", dtype, per_row}};
+    for (auto& tensor : agents::TransitionTensors(c.spec, rows_)) {
+      specs_.push_back({std::move(tensor.name), tensor.dtype, tensor.shape});
+    }
   }
 
   const std::vector<replicator::InputSpec>& specs() const override {
@@ -141,13 +132,11 @@ inline Training D4pgTraining(const D4pgCase& c) {
               },
           .steps = {[c, agent](replicator::ReplicaContext& replica,
                                const replicator::Inputs& inputs) {
-            return BuildAgentStep(replica, inputs, *agent, c.learning_spec())
-                .outputs;
+            return BuildAgentStep(replica, inputs, *agent, c.spec).outputs;
           }},
           .start =
               [c, agent](runtime::VariableStore& variables) {
-                RunAgentStart(*agent, c.learning_spec(), kReplicaSeed,
-                              variables);
+                RunAgentStart(*agent, c.spec, kReplicaSeed, variables);
               },
           .num_steps = kReplicaSteps};
 }

@@ -1,4 +1,4 @@
-#include "learner/workloads/agent/batch_pipeline.h"
+#include "learner/workloads/agent/transition_pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,8 +34,8 @@ class TableTransitions : public replay::BatchSource {
         shard_(OpenTable(maker_, items), &Clock::Real()) {
     uint64_t sequence = 0;
     for (uint64_t episode = 1; episode <= 3; ++episode) {
-      for (auto& group : maker_.Groups(episode, /*num_steps=*/9)) {
-        EXPECT_EQ(shard_.TryInsert(/*writer=*/1, ++sequence, std::move(group)),
+      for (auto& chunk : maker_.Chunks(episode, /*num_steps=*/9)) {
+        EXPECT_EQ(shard_.TryInsert(/*writer=*/1, ++sequence, std::move(chunk)),
                   replay::InsertResult::kInserted);
       }
     }

@@ -1,4 +1,4 @@
-#include "learner/workloads/agent/batch_pipeline.h"
+#include "learner/workloads/agent/transition_pipeline.h"
 
 #include <fmt/format.h>
 
@@ -7,89 +7,27 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <utility>
 #include <vector>
 
+#include "agents/transition_batch.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "env/interleave.h"
+#include "replay/table/n_step_return.h"
 
 namespace replicant::learner {
 namespace {
 
 using replicator::NextResult;
 
-// Indices of TransitionPipeline::specs().
-enum : size_t {
-  kObservation,
-  kAction,
-  kReward,
-  kDiscount,
-  kNext,
-  kWeight,
-  // with windows
-  kWindowObservation,
-  kWindowAction,
-  kWindowReward,
-  kWindowDiscount,
-  kWindowMask,
-  kWindowBootstrap
-};
-
-// Indices of the inputs that hold states. States in addition to pixels come
-// last.
-struct StateInputs {
-  size_t now = kObservation;
-  size_t next = kNext;
-  size_t window = kWindowObservation;
-};
-
-StateInputs StateInputsOf(const agents::LearningSpec& spec) {
-  if (!spec.task.has_pixels) return {};
-  const size_t begin = spec.window == 0 ? kWeight + 1 : kWindowBootstrap + 1;
-  return {.now = begin, .next = begin + 1, .window = begin + 2};
-}
-
-// [leading..., dims of one...]
-Shape Stacked(std::vector<int64_t> leading, const Shape& one) {
-  leading.insert(leading.end(), one.dims().begin(), one.dims().end());
-  return Shape(std::span<const int64_t>(leading));
-}
-
 std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
                                              int64_t batch_size) {
-  const agents::TaskSpec& task = spec.task;
-  const DType observation_dtype = task.observation_dtype();
-  const Shape observations = Stacked({batch_size}, task.observation);
-  const Shape per_row({batch_size});
-  std::vector<replicator::InputSpec> specs = {
-      {"observation", observation_dtype, observations},
-      {"action", DType::kF32, Shape({batch_size, task.action_size()})},
-      {"reward", DType::kF32, per_row},
-      {"discount", DType::kF32, per_row},
-      {"next_observation", observation_dtype, observations},
-      {"importance_weight", DType::kF32, per_row}};
-  const bool has_window = spec.window > 0;
-  if (has_window) {
-    const Shape per_step({batch_size, spec.window});
-    specs.insert(specs.end(),
-                 {{"window_observation", observation_dtype,
-                   Stacked({batch_size, spec.window}, task.observation)},
-                  {"window_action", DType::kF32,
-                   Shape({batch_size, spec.window, task.action_size()})},
-                  {"window_reward", DType::kF32, per_step},
-                  {"window_discount", DType::kF32, per_step},
-                  {"window_mask", DType::kF32, per_step},
-                  {"window_bootstrap", DType::kF32, per_step}});
-  }
-  if (task.state_size == 0) return specs;
-  const Shape states({batch_size, task.state_size});
-  specs.insert(specs.end(), {{"state", DType::kF32, states},
-                             {"next_state", DType::kF32, states}});
-  if (has_window) {
-    specs.push_back({"window_state", DType::kF32,
-                     Shape({batch_size, spec.window, task.state_size})});
+  std::vector<replicator::InputSpec> specs;
+  for (auto& tensor : agents::TransitionTensors(spec, batch_size)) {
+    specs.push_back({std::move(tensor.name), tensor.dtype, tensor.shape});
   }
   return specs;
 }
@@ -163,16 +101,25 @@ NextResult TransitionPipeline::Draw(Clock::TimePoint deadline, Views batch,
   if (spec_.task.has_pixels) WriteFrames(drawn_batch, batch);
   if (spec_.task.num_state_values() > 0) WriteStates(drawn_batch, batch);
   const std::span actions = drawn_batch.actions.bytes();
+  const MutableTensorView& action = ViewOf("action", batch);
   for (int64_t row = 0; row < batch_size_; ++row) {
     // the first of a window's
     std::ranges::copy(
         PartOf(PartOf(actions, row, batch_size_), 0, form().num_actions()),
-        RowOf(batch[kAction], row).begin());
+        RowOf(action, row).begin());
   }
-  Copy(std::as_bytes(ReturnsOf(*drawn)), batch[kReward]);
-  Copy(std::as_bytes(DiscountsOf(*drawn)), batch[kDiscount]);
-  Copy(std::as_bytes(std::span(drawn_batch.weights)), batch[kWeight]);
+  Copy(std::as_bytes(ReturnsOf(*drawn)), ViewOf("reward", batch));
+  Copy(std::as_bytes(DiscountsOf(*drawn)), ViewOf("discount", batch));
+  Copy(std::as_bytes(std::span(drawn_batch.weights)),
+       ViewOf("importance_weight", batch));
   return NextResult::kOk;
+}
+
+const MutableTensorView& TransitionPipeline::ViewOf(std::string_view name,
+                                                    Views batch) const {
+  const auto found =
+      std::ranges::find(specs_, name, &replicator::InputSpec::name);
+  return batch[static_cast<size_t>(found - specs_.begin())];
 }
 
 int64_t TransitionPipeline::NumReturnSteps(int64_t num_steps) const {
@@ -181,11 +128,12 @@ int64_t TransitionPipeline::NumReturnSteps(int64_t num_steps) const {
 
 void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
   const replay::Batch& from = drawn->batch;
-  Copy(from.actions.bytes(), batch[kWindowAction]);
-  Copy(std::as_bytes(std::span(from.rewards)), batch[kWindowReward]);
-  Copy(std::as_bytes(std::span(from.discounts)), batch[kWindowDiscount]);
-  const std::span mask = batch[kWindowMask].Span<float>();
-  const std::span bootstrap = batch[kWindowBootstrap].Span<float>();
+  Copy(from.actions.bytes(), ViewOf("window_action", batch));
+  Copy(std::as_bytes(std::span(from.rewards)), ViewOf("window_reward", batch));
+  Copy(std::as_bytes(std::span(from.discounts)),
+       ViewOf("window_discount", batch));
+  const std::span mask = ViewOf("window_mask", batch).Span<float>();
+  const std::span bootstrap = ViewOf("window_bootstrap", batch).Span<float>();
   std::ranges::fill(mask, 0.0F);
   std::ranges::fill(bootstrap, 0.0F);
   const auto window = static_cast<size_t>(spec_.window);
@@ -195,37 +143,40 @@ void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
     const size_t first = row * window;
     std::ranges::fill(mask.subspan(first, num_steps), 1.0F);
     bootstrap[first + n - 1] = 1.0F;
-    double sum = 0.0;
-    double discount = 1.0;
+    replay::NStepReturn n_step(spec_.discount);
     for (size_t i = first; i < first + n; ++i) {
-      sum += discount * from.rewards[i];
-      discount *= spec_.discount * from.discounts[i];
+      n_step.Add(from.rewards[i], from.discounts[i]);
     }
-    drawn->returns[row] = static_cast<float>(sum);
-    drawn->discounts[row] = static_cast<float>(discount);
+    drawn->returns[row] = n_step.reward();
+    drawn->discounts[row] = n_step.discount();
   }
 }
 
 void TransitionPipeline::WriteStates(const replay::Batch& from,
                                      Views batch) const {
-  const StateInputs to = StateInputsOf(spec_);
+  const bool has_pixels = spec_.task.has_pixels;
+  const auto& now = ViewOf(has_pixels ? "state" : "observation", batch);
+  const auto& next =
+      ViewOf(has_pixels ? "next_state" : "next_observation", batch);
   if (spec_.window == 0) {
-    Copy(from.observations.bytes(), batch[to.now]);
-    Copy(from.next_observations.bytes(), batch[to.next]);
+    Copy(from.observations.bytes(), now);
+    Copy(from.next_observations.bytes(), next);
     return;
   }
+  const auto& window =
+      ViewOf(has_pixels ? "window_state" : "window_observation", batch);
   const std::span all = from.observations.bytes();
   for (int64_t row = 0; row < batch_size_; ++row) {
     const std::span states = PartOf(all, row, batch_size_);
     const auto state = [&](int64_t i) {
       return PartOf(states, i, form().num_observations());
     };
-    std::ranges::copy(state(0), RowOf(batch[to.now], row).begin());
+    std::ranges::copy(state(0), RowOf(now, row).begin());
     std::ranges::copy(
         state(NumReturnSteps(from.num_steps[static_cast<size_t>(row)])),
-        RowOf(batch[to.next], row).begin());
+        RowOf(next, row).begin());
     std::ranges::copy(states.subspan(state(0).size()),
-                      RowOf(batch[to.window], row).begin());
+                      RowOf(window, row).begin());
   }
 }
 
@@ -254,8 +205,9 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
                                           int64_t row, int64_t num_steps,
                                           Views batch) const {
   const int64_t stack = spec_.task.frame_stack;
-  const std::span<std::byte> image = RowOf(batch[kObservation], row);
-  const std::span<std::byte> next = RowOf(batch[kNext], row);
+  const std::span<std::byte> image = RowOf(ViewOf("observation", batch), row);
+  const std::span<std::byte> next =
+      RowOf(ViewOf("next_observation", batch), row);
   if (spec_.window == 0) {
     env::InterleaveFrames(frames.frames, stack, image);
     env::InterleaveFrames(frames.next_frames, stack, next);
@@ -269,7 +221,8 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
                                  static_cast<size_t>(stack) * frame);
   };
   env::InterleaveFrames(stack_of(0), stack, image);
-  const std::span<std::byte> window = RowOf(batch[kWindowObservation], row);
+  const std::span<std::byte> window =
+      RowOf(ViewOf("window_observation", batch), row);
   for (int64_t i = 1; i <= spec_.window; ++i) {
     const std::span<std::byte> out = PartOf(window, i - 1, spec_.window);
     if (i > num_steps) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,9 +15,9 @@
 
 namespace replicant::learner {
 
-// Draws batches of transitions and lays them out as the inputs of
-// agents::d4pg::AddBatchInputs(): the frames of a stack become the channels of
-// one image, oldest first. From windows it also makes the n-step transitions.
+// Draws batches of transitions and lays them out as
+// agents::TransitionTensors(): the frames of a stack become the channels of one
+// image, oldest first. From windows it also makes the n-step transitions.
 //
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
@@ -74,6 +75,8 @@ class TransitionPipeline : public replicator::InputPipeline {
   void WriteRowOfFrames(const replay::Batch::Frames& frames, int64_t row,
                         int64_t num_steps, Views batch) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
+  // The tensor of this name.
+  const MutableTensorView& ViewOf(std::string_view name, Views batch) const;
   // Steps from o_t to the observation where a return of `num_steps` steps
   // bootstraps.
   int64_t NumReturnSteps(int64_t num_steps) const;

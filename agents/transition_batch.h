@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agents/learning_spec.h"
+#include "base/tensor/dtype.h"
+#include "base/tensor/shape.h"
+#include "engine/graph/graph.h"
+
+namespace replicant::agents {
+
+// The H steps that follow o_t in each row of a batch, as inputs of a graph. A
+// window has k steps; all inputs after them are 0.
+struct StepWindow {
+  graph::Output observation;  // [B, H, ...]: o_{t+1} ...
+  graph::Output state;        // [B, H, S], see TransitionBatch
+  graph::Output action;       // [B, H, A]: a_t ...
+  graph::Output reward;       // [B, H]: r_{t+1} ...
+  graph::Output discount;     // [B, H]: d_{t+1} ..., 0 at an end
+  graph::Output mask;         // [B, H]: 1 for a step of the window, else 0
+  // [B, H]: 1 for the step whose observation is next_observation, else 0
+  graph::Output bootstrap;
+};
+
+// A batch of n-step transitions (replay/table/n_step.h) as inputs of a graph.
+// B rows.
+struct TransitionBatch {
+  graph::Output observation;  // [B, ...]: u8 pixels or floating states
+  // [B, S]: the state in addition to the pixels; invalid if
+  // TaskSpec::state_size is 0
+  graph::Output state;
+  graph::Output action;    // [B, A], in [-1, 1]
+  graph::Output reward;    // [B]: R, the discounted sum of n rewards
+  graph::Output discount;  // [B]: D, product of n discounts; 0 at an end
+  graph::Output next_observation;   // [B, ...]: where the return bootstraps
+  graph::Output next_state;         // [B, S]
+  graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
+  // of a table with windows; otherwise none
+  std::optional<StepWindow> window = {};
+
+  // The batch of TransitionTensors(); input(name) returns the graph's input of
+  // that name.
+  static TransitionBatch From(
+      const LearningSpec& spec,
+      const std::function<graph::Output(const std::string& name)>& input);
+};
+
+// A tensor of a batch. Its name is the field's, with "window_" before the
+// fields of StepWindow.
+struct TransitionTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+};
+
+// Returns the tensors of a batch of `rows` transitions: no window without
+// LearningSpec::window, and no states unless they come in addition to pixels.
+// Floating tensors have LearningSpec::dtype.
+std::vector<TransitionTensor> TransitionTensors(const LearningSpec& spec,
+                                                int64_t rows);
+
+// Returns the type of `rows` observations: u8 pixels or floating states.
+graph::TensorType ObservationType(const LearningSpec& spec, int64_t rows);
+
+}  // namespace replicant::agents
