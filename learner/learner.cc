@@ -7,7 +7,6 @@
 #include <chrono>
 #include <utility>
 
-#include "agents/policy_topic.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -270,7 +269,7 @@ void Learner::Publish() {
   if (!parameters_) return;
   const std::vector<std::string> names = workload_.PublishedVariables();
   if (names.empty()) return;
-  parameters_->Publish(agents::kPolicyTopic, static_cast<uint64_t>(step_),
+  parameters_->Publish(workload_.PublishedTopic(), static_cast<uint64_t>(step_),
                        runtime::EncodeVariables(workload_.variables(), names,
                                                 workload_.PublishedMetadata()));
   published_step_ = step_;

@@ -90,6 +90,8 @@ class Workload {
   // Names of the variables to publish during training, such as the policy that
   // the actors follow; none by default.
   virtual std::vector<std::string> PublishedVariables() const { return {}; }
+  // The topic under which to publish them.
+  virtual std::string PublishedTopic() const { return {}; }
   // Metadata to publish with them (engine/runtime/parameters.h).
   virtual std::map<std::string, std::string> PublishedMetadata() const {
     return {};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agents/agent.h"
+#include "agents/policy_topic.h"
 #include "agents/task_spec.h"
 #include "learner/workload.h"
 #include "learner/workload_registry.h"
@@ -51,6 +52,7 @@ class AgentWorkload : public Workload {
   std::vector<std::string> PublishedVariables() const override {
     return published_;
   }
+  std::string PublishedTopic() const override { return agents::kPolicyTopic; }
   std::map<std::string, std::string> PublishedMetadata() const override;
   // The policy without noise: "observation" to "action" in [-1, 1].
   std::vector<std::pair<std::string, graph::Output>> BuildModel(
