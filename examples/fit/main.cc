@@ -14,12 +14,12 @@
 #include "engine/graph/ops/reduce.h"
 #include "engine/nn/layers.h"
 #include "engine/nn/optimizers.h"
-#include "learner/fit.h"
+#include "fit.h"
 
 using namespace replicant;         // NOLINT
 using namespace replicant::graph;  // NOLINT
 
-static learner::Dataset Spirals(int64_t size, uint64_t seed) {
+static fit::Dataset Spirals(int64_t size, uint64_t seed) {
   HostTensor points(DType::kF32, Shape({size, 2}));
   HostTensor labels(DType::kI32, Shape({size}));
   RandomStream random(seed, "spirals");
@@ -33,14 +33,13 @@ static learner::Dataset Spirals(int64_t size, uint64_t seed) {
         static_cast<float>(radius * std::sin(angle));
     labels.MutableSpan<int32_t>()[i] = label;
   }
-  learner::Dataset dataset;
+  fit::Dataset dataset;
   dataset.columns.push_back({"point", std::move(points)});
   dataset.columns.push_back({"label", std::move(labels), /*num_classes=*/2});
   return dataset;
 }
 
-static learner::Model::Scores Classify(Graph& g,
-                                       const replicator::Inputs& batch) {
+static fit::Model::Scores Classify(Graph& g, const replicator::Inputs& batch) {
   const nn::Dense first(g, "first", 2, 64);
   const nn::Dense second(g, "second", 64, 64);
   const nn::Dense last(g, "last", 64, 2);
@@ -59,14 +58,14 @@ static Output Update(nn::ReplicaContext& replica,
 }
 
 int main(int argc, char** argv) try {
-  const learner::Dataset training = Spirals(4096, /*seed=*/1);
-  const learner::Dataset held_out = Spirals(1000, /*seed=*/2);
-  const learner::FitResult result =
-      learner::Fit({.scores = &Classify, .optimizer = &Update}, training,
-                   {.folder = argc > 1 ? argv[1] : "fit_run",
-                    .epochs = argc > 2 ? std::atoi(argv[2]) : 40,
-                    .batch_size = 64,
-                    .evaluation = &held_out});
+  const fit::Dataset training = Spirals(4096, /*seed=*/1);
+  const fit::Dataset held_out = Spirals(1000, /*seed=*/2);
+  const fit::FitResult result =
+      fit::Fit({.scores = &Classify, .optimizer = &Update}, training,
+               {.folder = argc > 1 ? argv[1] : "fit_run",
+                .epochs = argc > 2 ? std::atoi(argv[2]) : 40,
+                .batch_size = 64,
+                .evaluation = &held_out});
   for (const auto& epoch : result.epochs) {
     std::printf("loss %.3f accuracy %.3f\n", epoch.at("evaluation_loss"),
                 epoch.at("evaluation_accuracy"));

@@ -21,7 +21,7 @@
 //
 // Runs the learner's loop (learner/learner.h) on the model: curves, a line in
 // learner.jsonl, checkpoints, and a resume from the newest one of `folder`.
-namespace replicant::learner {
+namespace replicant::fit {
 
 // Examples in memory: column `name` is a tensor [N, ...], and row i of all
 // columns is example i.
@@ -92,4 +92,4 @@ struct FitResult {
 FitResult Fit(const Model& model, const Dataset& training,
               const FitOptions& options);
 
-}  // namespace replicant::learner
+}  // namespace replicant::fit

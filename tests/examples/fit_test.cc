@@ -1,4 +1,4 @@
-#include "learner/fit.h"
+#include "examples/fit/fit.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "engine/nn/layers.h"
 #include "tests/support/message_of.h"
 
-namespace replicant::learner {
+namespace replicant::fit {
 namespace {
 
 using graph::Graph;
@@ -168,4 +168,4 @@ TEST(FitTest, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace replicant::learner
+}  // namespace replicant::fit

@@ -1,4 +1,4 @@
-#include "learner/fit.h"
+#include "fit.h"
 
 #include <fmt/format.h>
 
@@ -22,11 +22,12 @@
 #include "learner/workload.h"
 #include "replicator/make_replicator.h"
 
-namespace replicant::learner {
+namespace replicant::fit {
 namespace {
 
 using graph::Graph;
 using graph::Output;
+using learner::NextResult;
 using replicator::InputContext;
 using replicator::InputSpec;
 
@@ -173,7 +174,7 @@ class Evaluator {
   std::vector<Plan> plans_;  // for whole batches, and for the rest
 };
 
-class FitWorkload : public Workload {
+class FitWorkload : public learner::Workload {
  public:
   FitWorkload(const Model& model, const Dataset& training,
               const FitOptions& options)
@@ -371,20 +372,20 @@ FitResult Fit(const Model& model, const Dataset& training,
   FitWorkload workload(model, training, options);
   FitResult result;
   if (!workload.leads()) {
-    Follow(workload, options.should_stop);
+    learner::Follow(workload, options.should_stop);
     return result;
   }
-  LearnerConfig config;
+  learner::LearnerConfig config;
   config.batch_size = options.batch_size;
   config.limits.max_epochs = static_cast<double>(options.epochs);
   config.log_interval_s = options.log_interval_s;
   config.checkpoint_interval_s = options.checkpoint_interval_s;
   config.parameter_bind = "";
   MakeFolders(options.folder);
-  Learner learner(config, options.folder, &workload,
-                  {.should_stop = options.should_stop});
-  static_cast<void>(learner.Run());
-  result.num_steps = learner.step();
+  learner::Learner loop(config, options.folder, &workload,
+                        {.should_stop = options.should_stop});
+  static_cast<void>(loop.Run());
+  result.num_steps = loop.step();
   result.epochs = workload.TakeEpochs();
   for (const auto& [name, variable] : workload.variables().variables()) {
     if (variable.spec.is_trainable) {
@@ -394,4 +395,4 @@ FitResult Fit(const Model& model, const Dataset& training,
   return result;
 }
 
-}  // namespace replicant::learner
+}  // namespace replicant::fit
