@@ -28,13 +28,6 @@ std::shared_ptr<const WorkloadDef> WorkloadRegistry::Find(
   return nullptr;
 }
 
-const WorkloadDef& WorkloadRegistry::Get(std::string_view name,
-                                         std::string_view option) const {
-  if (const auto workload = Find(name)) return *workload;
-  throw ConfigError(
-      fmt::format("{} {}: want one of {}", option, name, Names()));
-}
-
 std::string WorkloadRegistry::Names() const {
   std::vector<std::string_view> names;
   for (const auto& workload : workloads_) names.push_back(workload->name);

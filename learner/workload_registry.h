@@ -12,7 +12,6 @@
 #include "agents/agent.h"
 #include "base/config/load.h"
 #include "base/config/reader.h"
-#include "engine/nn/step_graph.h"
 #include "learner/data/images_config.h"
 #include "learner/learner_config.h"
 #include "learner/workload.h"
@@ -36,18 +35,6 @@ struct WorkloadArguments {
   replay::BatchSource* source = nullptr;
 };
 
-// Builds a workload's step as a bare graph, for tools that run it from files.
-struct StepGraphBuilder {
-  struct Built {
-    nn::StepGraph step;
-    std::string resolved_yaml;
-  };
-  // The manual of the tool's configuration.
-  std::function<config::Manual()> describe;
-  // `dtype` is the type of variables and computation. Throws ConfigError.
-  std::function<Built(config::Document document, DType dtype)> build;
-};
-
 // One value of `learner.workload`: a model that the learner can train.
 struct WorkloadDef {
   std::string name;
@@ -68,8 +55,6 @@ struct WorkloadDef {
   std::function<std::unique_ptr<Workload>(const std::any& section,
                                           WorkloadArguments arguments)>
       make;
-  // Empty functions: no tool can run it.
-  StepGraphBuilder step_graph = {};
 
   bool has_actors() const { return make_agent != nullptr; }
 };
@@ -83,9 +68,6 @@ class WorkloadRegistry {
   void Add(WorkloadDef workload);
   // Returns null if there is none.
   std::shared_ptr<const WorkloadDef> Find(std::string_view name) const;
-  // Throws ConfigError that lists all names; `option` is the option that gave
-  // the name: "--workload".
-  const WorkloadDef& Get(std::string_view name, std::string_view option) const;
   // "d4pg, resnet50, sngan"
   std::string Names() const;
   // In the order of Add().

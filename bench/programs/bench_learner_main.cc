@@ -49,7 +49,6 @@
 #include <vector>
 
 #include "agents/d4pg/policy.h"
-#include "agents/d4pg/step_graph.h"
 #include "base/config/load.h"
 #include "base/error.h"
 #include "base/fs.h"
@@ -62,8 +61,9 @@
 #include "engine/kernels/backend.h"
 #include "engine/kernels/plan_cache.h"
 #include "engine/runtime/executor.h"
-#include "learner/workloads/built_in.h"
 #include "tests/support/source_folder.h"
+#include "tools/probe/d4pg_step.h"
+#include "tools/probe/workloads.h"
 
 namespace replicant::learner {
 namespace {
@@ -159,20 +159,19 @@ std::string WorkloadOf(const Case& c) {
   return c.workload.substr(0, c.workload.find('-'));
 }
 
-agents::d4pg::StepGraphConfig LoadD4pg(const Case& c) {
-  return config::Load<agents::d4pg::StepGraphConfig>(DocumentOf(c.workload))
+probe::d4pg::StepGraphConfig LoadD4pg(const Case& c) {
+  return config::Load<probe::d4pg::StepGraphConfig>(DocumentOf(c.workload))
       .config;
 }
 
-nn::StepGraph BuildCase(const Case& c) {
+probe::StepGraph BuildCase(const Case& c) {
   if (c.group == "learner") {
-    return learner::BuiltInWorkloads()
-        .Get(WorkloadOf(c), "case")
-        .step_graph.build(DocumentOf(c.workload), DType::kF32)
+    return probe::FindProbedWorkload(WorkloadOf(c), "case")
+        .build(DocumentOf(c.workload), DType::kF32)
         .step;
   }
-  const agents::d4pg::StepGraphConfig config = LoadD4pg(c);
-  nn::StepGraph policy;
+  const probe::d4pg::StepGraphConfig config = LoadD4pg(c);
+  probe::StepGraph policy;
   policy.graph = std::make_unique<graph::Graph>();
   policy.outputs = {
       {"action",
@@ -183,10 +182,10 @@ nn::StepGraph BuildCase(const Case& c) {
 }
 
 // A learner's reads after a step: losses and priorities.
-runtime::PlanSpec SpecOf(const nn::StepGraph& workload) {
+runtime::PlanSpec SpecOf(const probe::StepGraph& workload) {
   runtime::PlanSpec spec{.updates = workload.updates};
   for (const auto* list : {&workload.losses, &workload.outputs}) {
-    for (const nn::NamedOutput& named : *list)
+    for (const probe::NamedOutput& named : *list)
       spec.outputs.push_back(named.output);
   }
   return spec;
@@ -214,9 +213,9 @@ void FillInputs(runtime::Executor& plan) {
   }
 }
 
-int64_t NumParameters(const nn::StepGraph& workload) {
+int64_t NumParameters(const probe::StepGraph& workload) {
   int64_t count = 0;
-  for (const nn::NamedOutput& gradient : workload.gradients) {
+  for (const probe::NamedOutput& gradient : workload.gradients) {
     count += gradient.output.shape().num_elements();
   }
   return count;
@@ -282,7 +281,7 @@ metrics::JsonObject MeasureMemory(const std::string& name,
 }
 
 metrics::JsonObject RunCase(const Case& c, const Options& options) {
-  const nn::StepGraph workload = BuildCase(c);
+  const probe::StepGraph workload = BuildCase(c);
   const runtime::PlanSpec spec = SpecOf(workload);
   const auto backend = kernels::MakeBackend(
       options.backend,

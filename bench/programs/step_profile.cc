@@ -10,7 +10,7 @@
 
 namespace replicant::learner {
 
-std::map<std::string, double> GigaFlopOfNodes(const nn::StepGraph& workload,
+std::map<std::string, double> GigaFlopOfNodes(const probe::StepGraph& workload,
                                               const runtime::PlanSpec& spec,
                                               const graph::TargetInfo& target) {
   const graph::Program program = graph::RunPasses(

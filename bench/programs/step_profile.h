@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "engine/graph/passes/passes.h"
-#include "engine/nn/step_graph.h"
 #include "engine/runtime/executor.h"
+#include "tools/probe/step_graph.h"
 
 namespace replicant::learner {
 
 // Multiplications and additions of the matrix products and convolutions that a
 // run does, in 1e9, by the node's name: equal nodes counted once.
-std::map<std::string, double> GigaFlopOfNodes(const nn::StepGraph& workload,
+std::map<std::string, double> GigaFlopOfNodes(const probe::StepGraph& workload,
                                               const runtime::PlanSpec& spec,
                                               const graph::TargetInfo& target);
 

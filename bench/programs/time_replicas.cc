@@ -8,16 +8,16 @@
 #include <utility>
 
 #include "agents/d4pg/agent.h"
-#include "agents/d4pg/step_graph.h"
 #include "agents/transition_batch.h"
 #include "base/check.h"
 #include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
 #include "learner/workloads/image_steps.h"
-#include "models/resnet/step_graph.h"
-#include "models/sngan/step_graph.h"
 #include "replicator/make_replicator.h"
 #include "replicator/replicator.h"
+#include "tools/probe/d4pg_step.h"
+#include "tools/probe/resnet_step.h"
+#include "tools/probe/sngan_step.h"
 
 namespace replicant::learner {
 namespace {
@@ -66,7 +66,7 @@ class OneBatch : public replicator::InputPipeline {
   bool is_filled_ = false;
 };
 
-ReplicaCase D4pgCase(const agents::d4pg::StepGraphConfig& workload) {
+ReplicaCase D4pgCase(const probe::d4pg::StepGraphConfig& workload) {
   const agents::LearningSpec spec = workload.Spec(DType::kF32);
   const auto specs = [spec](int64_t rows) {
     std::vector<InputSpec> tensors;
@@ -102,7 +102,7 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
                             config::Document document) {
   if (workload == "resnet50") {
     const auto config =
-        config::Load<models::resnet::StepGraphConfig>(std::move(document))
+        config::Load<probe::resnet::StepGraphConfig>(std::move(document))
             .config;
     return ImageCase(config.batch_size, config.model.image_size,
                      [config](ReplicaContext& replica, const Inputs& inputs) {
@@ -111,9 +111,8 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
   }
   if (workload == "sngan") {
     const auto config =
-        config::Load<models::sngan::StepGraphConfig>(std::move(document))
-            .config;
-    const auto network = config.kind == models::sngan::GraphKind::kGenerator
+        config::Load<probe::sngan::StepGraphConfig>(std::move(document)).config;
+    const auto network = config.kind == probe::sngan::GraphKind::kGenerator
                              ? SnganNetwork::kGenerator
                              : SnganNetwork::kDiscriminator;
     return ImageCase(config.batch_size, config.model.side(),
@@ -123,7 +122,7 @@ ReplicaCase MakeReplicaCase(const std::string& workload,
                      });
   }
   return D4pgCase(
-      config::Load<agents::d4pg::StepGraphConfig>(std::move(document)).config);
+      config::Load<probe::d4pg::StepGraphConfig>(std::move(document)).config);
 }
 
 ReplicaTimer::ReplicaTimer(const ReplicaCase& c,

@@ -5,33 +5,17 @@
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/config.h"
-#include "agents/d4pg/step_graph.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "learner/workloads/resnet_workload.h"
 #include "learner/workloads/sngan_workload.h"
-#include "models/resnet/step_graph.h"
-#include "models/sngan/step_graph.h"
 
 namespace replicant::learner {
 namespace {
-
-// `build` is the BuildStepGraph() of the configuration's namespace.
-template <typename Config>
-StepGraphBuilder BuilderOf(nn::StepGraph (*build)(const Config&, DType)) {
-  return {
-      .describe = &config::Describe<Config>,
-      .build = [build](config::Document document,
-                       DType dtype) -> StepGraphBuilder::Built {
-        auto loaded = config::Load<Config>(std::move(document));
-        return {build(loaded.config, dtype), std::move(loaded.resolved_yaml)};
-      }};
-}
 
 WorkloadDef D4pg() {
   WorkloadDef workload = DefineAgent<agents::d4pg::D4pgConfig>(
       "d4pg", "the D4PG agent", &agents::d4pg::MakeAgent);
   workload.section = "agent";
-  workload.step_graph = BuilderOf(&agents::d4pg::BuildStepGraph);
   return workload;
 }
 
@@ -45,7 +29,6 @@ WorkloadDef ResNet50() {
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.path_keys = {"initial_variables"};
-  workload.step_graph = BuilderOf(&models::resnet::BuildStepGraph);
   return workload;
 }
 
@@ -59,7 +42,6 @@ WorkloadDef Sngan() {
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.path_keys = {"evaluation_features", "evaluation_network"};
-  workload.step_graph = BuilderOf(&models::sngan::BuildStepGraph);
   return workload;
 }
 

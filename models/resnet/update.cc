@@ -148,15 +148,6 @@ Output LearningRate(const SgdConfig& config, Output step, DType dtype,
   return WithWarmUp(config, rate, step, dtype);
 }
 
-Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
-                     int64_t batch_size, CallSite site) {
-  const Graph::SiteScope scope(graph, site);
-  return {.image = graph.Input(
-              "image", DType::kU8,
-              Shape({batch_size, config.image_size, config.image_size, 3})),
-          .label = graph.Input("label", DType::kI32, Shape({batch_size}))};
-}
-
 Score BuildScore(Output logits, Output label, const ResNetConfig& config,
                  CallSite site) {
   const Graph::SiteScope scope(logits, site);

@@ -13,9 +13,6 @@ struct Batch {
   Output image;  // [B, H, W, 3] u8
   Output label;  // [B] i32
 };
-// Adds the inputs "image" and "label".
-Batch AddBatchInputs(Graph& graph, const ResNetConfig& config,
-                     int64_t batch_size, CallSite site = CallSite::Here());
 
 // Learning rate, [] of `dtype`, of the update after `step` (i64[]) updates:
 // linear warm-up, then the schedule.

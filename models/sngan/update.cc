@@ -23,15 +23,6 @@ Output LearningRate(Graph& graph, const AdamConfig& config, double initial,
 
 }  // namespace
 
-Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
-                     int64_t batch_size, CallSite site) {
-  const Graph::SiteScope scope(graph, site);
-  return {.image =
-              graph.Input("image", DType::kU8,
-                          Shape({batch_size, config.side(), config.side(), 3})),
-          .label = graph.Input("label", DType::kI32, Shape({batch_size}))};
-}
-
 Updates::Updates(nn::ReplicaContext& replica, const SnganConfig& config,
                  DType dtype, CallSite site)
     : replica_(replica),

@@ -21,9 +21,6 @@ struct Batch {
   Output image;  // [B, H, W, 3] u8
   Output label;  // [B] i32
 };
-// Adds the inputs "image" and "label".
-Batch AddBatchInputs(Graph& graph, const SnganConfig& config,
-                     int64_t batch_size, CallSite site = CallSite::Here());
 
 // Both networks in one graph, and their updates. Each update function may be
 // called once, in any order. The second one uses the variables that the first

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/tensor/safetensors.h"
-#include "learner/workloads/built_in.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"
 #include "tests/support/tensor_values.h"
 #include "tools/probe/probe.h"
+#include "tools/probe/workloads.h"
 
 namespace replicant::learner {
 namespace {
@@ -37,19 +37,18 @@ class TorchBF16Test : public ::testing::TestWithParam<Case> {};
 TEST_P(TorchBF16Test, TwentyLossesAreAsNearToAutocastAsThatIsToF64) {
   const std::string& golden = GetParam().golden;
   const std::string& backend_name = GetParam().backend;
-  const learner::StepGraphBuilder::Built loaded =
-      learner::BuiltInWorkloads()
-          .Get(golden.substr(0, golden.find('_')), "golden")
-          .step_graph.build(config::Document::FromFile(
-                                testing::TorchGolden(golden + ".yaml")),
-                            DType::kF32);
+  const probe::ProbedWorkload::Built loaded =
+      probe::FindProbedWorkload(golden.substr(0, golden.find('_')), "golden")
+          .build(config::Document::FromFile(
+                     testing::TorchGolden(golden + ".yaml")),
+                 DType::kF32);
   const auto backend = testing::MakeTestedBackend(backend_name);
   const probe::ProbeResult result = probe::RunProbe(
       loaded.step, *backend,
       SafetensorsReader(testing::TorchGolden(golden + ".safetensors")), golden,
       {.steps = testing::kAutocastSteps, .precision = graph::Precision::kBF16});
 
-  for (const nn::NamedOutput& loss : loaded.step.losses) {
+  for (const probe::NamedOutput& loss : loaded.step.losses) {
     testing::ExpectLossNearAutocast(
         golden, loss.name,
         testing::ToDoubles(result.at("losses/" + loss.name).view()),

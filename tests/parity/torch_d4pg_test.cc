@@ -2,11 +2,11 @@
 // and priorities of ten, and the variables after them.
 #include <gtest/gtest.h>
 
-#include "agents/d4pg/step_graph.h"
 #include "base/config/load.h"
 #include "base/tensor/safetensors.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"
+#include "tools/probe/d4pg_step.h"
 #include "tools/probe/probe.h"
 
 namespace replicant::learner {
@@ -42,11 +42,11 @@ class TorchD4pgTest : public ::testing::TestWithParam<Case> {};
 TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
   const std::string name = "d4pg_" + GetParam().golden;
   const auto config =
-      config::Load<agents::d4pg::StepGraphConfig>(
+      config::Load<probe::d4pg::StepGraphConfig>(
           config::Document::FromFile(testing::TorchGolden(name + ".yaml")))
           .config;
-  const nn::StepGraph workload =
-      agents::d4pg::BuildStepGraph(config, GetParam().dtype);
+  const probe::StepGraph workload =
+      probe::d4pg::BuildStepGraph(config, GetParam().dtype);
   const auto backend = testing::MakeTestedBackend(GetParam().backend);
   const SafetensorsReader input(testing::TorchGolden(name + ".safetensors"));
   const probe::ProbeResult result =
@@ -61,7 +61,7 @@ TEST_P(TorchD4pgTest, TenUpdatesAreThoseOfPyTorch) {
                               table);
   }
   // a gradient that PyTorch's side lacks would not have been compared
-  for (const nn::NamedOutput& gradient : workload.gradients) {
+  for (const probe::NamedOutput& gradient : workload.gradients) {
     std::string dotted = gradient.name;
     std::ranges::replace(dotted, '/', '.');
     EXPECT_TRUE(expected.Has("gradients/" + dotted)) << dotted;

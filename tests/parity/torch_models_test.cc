@@ -7,10 +7,10 @@
 #include <span>
 
 #include "base/tensor/safetensors.h"
-#include "learner/workloads/built_in.h"
 #include "tests/parity/tested_backends.h"
 #include "tests/parity/torch_goldens.h"
 #include "tools/probe/probe.h"
+#include "tools/probe/workloads.h"
 
 namespace replicant::learner {
 namespace {
@@ -39,21 +39,20 @@ std::string NameOf(const Case& c) {
   return fmt::format("{}_{}_{}", c.golden, c.backend, DTypeName(c.dtype));
 }
 
-learner::StepGraphBuilder::Built Load(
-    const Case& c, const std::vector<std::string>& overrides) {
-  return learner::BuiltInWorkloads()
-      .Get(c.golden.substr(0, c.golden.find('_')), "golden")
-      .step_graph.build(
-          config::Document::FromFile(testing::TorchGolden(c.golden + ".yaml"),
-                                     overrides),
-          c.dtype);
+probe::ProbedWorkload::Built Load(const Case& c,
+                                  const std::vector<std::string>& overrides) {
+  return probe::FindProbedWorkload(c.golden.substr(0, c.golden.find('_')),
+                                   "golden")
+      .build(config::Document::FromFile(
+                 testing::TorchGolden(c.golden + ".yaml"), overrides),
+             c.dtype);
 }
 
 // The state after the last step with the golden's first batch, as an input of
 // a probe.
 std::string EvaluationInput(const probe::ProbeResult& result,
                             const SafetensorsReader& golden,
-                            const nn::StepGraph& evaluation) {
+                            const probe::StepGraph& evaluation) {
   std::vector<NamedTensorView> tensors;
   for (const auto& [key, tensor] : result) {
     const bool is_state = key.starts_with("variables/");
@@ -100,20 +99,20 @@ class TorchModelsTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(TorchModelsTest, TenUpdatesAndEvaluationAreThoseOfPyTorch) {
-  const learner::StepGraphBuilder::Built training = Load(GetParam(), {});
+  const probe::ProbedWorkload::Built training = Load(GetParam(), {});
   const probe::ProbeResult result = probe::RunProbe(
       training.step, *backend_, input_, GetParam().golden, {.steps = kSteps});
   for (const char* group : {"gradients", "losses", "steps", "variables"}) {
     Compare(result, group, group);
   }
   // a gradient that PyTorch's side lacks would not have been compared
-  for (const nn::NamedOutput& gradient : training.step.gradients) {
+  for (const probe::NamedOutput& gradient : training.step.gradients) {
     std::string dotted = gradient.name;
     std::ranges::replace(dotted, '/', '.');
     EXPECT_TRUE(expected_.Has("gradients/" + dotted)) << dotted;
   }
 
-  const learner::StepGraphBuilder::Built evaluation =
+  const probe::ProbedWorkload::Built evaluation =
       Load(GetParam(), {"kind=evaluate"});
   const std::string input = EvaluationInput(result, input_, evaluation.step);
   const probe::ProbeResult evaluated = probe::RunProbe(

@@ -7,14 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "agents/d4pg/step_graph.h"
 #include "base/config/load.h"
 #include "base/tensor/safetensors.h"
 #include "engine/export/stablehlo.h"
-#include "learner/workloads/built_in.h"
 #include "tests/parity/torch_goldens.h"
 #include "tests/support/xla_runtime.h"
 #include "tools/probe/probe.h"
+#include "tools/probe/workloads.h"
 
 namespace replicant::learner {
 namespace {
@@ -27,26 +26,20 @@ std::string Dotted(std::string name) {
 }
 
 // The whole step of a golden.
-nn::StepGraph StepOf(const std::string& golden) {
+probe::StepGraph StepOf(const std::string& golden) {
   const auto document =
       config::Document::FromFile(testing::TorchGolden(golden + ".yaml"));
-  if (golden.starts_with("d4pg")) {
-    return agents::d4pg::BuildStepGraph(
-        config::Load<agents::d4pg::StepGraphConfig>(document).config,
-        DType::kF32);
-  }
-  return BuiltInWorkloads()
-      .Get(golden.substr(0, golden.find('_')), "golden")
-      .step_graph.build(document, DType::kF32)
+  return probe::FindProbedWorkload(golden.substr(0, golden.find('_')), "golden")
+      .build(document, DType::kF32)
       .step;
 }
 
-exporting::StableHloModule ModuleOf(const nn::StepGraph& step,
+exporting::StableHloModule ModuleOf(const probe::StepGraph& step,
                                     graph::Precision precision) {
   std::vector<graph::Output> outputs;
   exporting::StableHloOptions options{.precision = precision};
   const auto add = [&](const char* group, const auto& named) {
-    for (const nn::NamedOutput& output : named) {
+    for (const probe::NamedOutput& output : named) {
       outputs.push_back(output.output);
       options.output_names.push_back(
           fmt::format("{}/{}", group, Dotted(output.name)));
@@ -131,7 +124,7 @@ struct Training {
   }
 
   std::string name;
-  nn::StepGraph step;
+  probe::StepGraph step;
   exporting::StableHloModule module;
   SafetensorsReader expected;
 };
@@ -167,7 +160,7 @@ TEST(XlaGoldensTest, TwentyLossesInBF16AreNearAutocast) {
   RunAll({"d4pg_prediction", "resnet50_basic", "sngan_32"},
          graph::Precision::kBF16, testing::kAutocastSteps,
          [](const Training& training, const testing::XlaResult& result) {
-           for (const nn::NamedOutput& loss : training.step.losses) {
+           for (const probe::NamedOutput& loss : training.step.losses) {
              std::vector<double> ours;
              ours.reserve(result.outputs.size());
              for (const NamedTensors& of_step : result.outputs) {

@@ -6,34 +6,37 @@
 #include <cmath>
 #include <limits>
 
-#include "agents/d4pg/step_graph.h"
 #include "base/config/load.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/nn/trained_variables.h"
 #include "engine/runtime/executor.h"
-#include "models/resnet/step_graph.h"
 #include "tests/support/message_of.h"
 #include "tests/support/tensor_values.h"
+#include "tools/probe/d4pg_step.h"
+#include "tools/probe/resnet_step.h"
 
 namespace replicant::probe {
 namespace {
 
 using testing::MessageOf;
 
-nn::StepGraph SmallWorkload() {
-  agents::d4pg::StepGraphConfig config;
+StepGraph SmallWorkload() {
+  d4pg::StepGraphConfig config;
   config.observation = {3};
   config.action_size = 1;
   config.batch_size = 2;
   config.agent.networks.policy_hidden_sizes = {4};
   config.agent.networks.critic_hidden_sizes = {4};
   config.agent.distribution.num_atoms = 5;
-  return agents::d4pg::BuildStepGraph(config, DType::kF32);
+  return d4pg::BuildStepGraph(config, DType::kF32);
 }
 
 // A good input of two batches, to be spoilt by tests.
-std::map<std::string, HostTensor> GoodInput(const nn::StepGraph& workload) {
+std::map<std::string, HostTensor> GoodInput(const StepGraph& workload) {
   std::map<std::string, HostTensor> tensors;
   uint64_t seed = 0;
-  for (const nn::NamedOutput& gradient : workload.gradients) {
+  for (const NamedOutput& gradient : workload.gradients) {
     std::string name = gradient.name;
     std::ranges::replace(name, '/', '.');
     tensors.emplace(
@@ -54,7 +57,7 @@ std::map<std::string, HostTensor> GoodInput(const nn::StepGraph& workload) {
   return tensors;
 }
 
-ProbeResult RunWith(const nn::StepGraph& workload,
+ProbeResult RunWith(const StepGraph& workload,
                     const std::map<std::string, HostTensor>& tensors,
                     const ProbeOptions& options = {}) {
   std::vector<NamedTensorView> views;
@@ -69,10 +72,28 @@ ProbeResult RunWith(const nn::StepGraph& workload,
       "in.safetensors", options);
 }
 
+TEST(StepGraphTest, NamesGradientsByTheirVariables) {
+  StepGraph step;
+  step.graph = std::make_unique<graph::Graph>();
+  const auto read = [&](const char* name) {
+    return step.graph->Read(
+        step.graph->AddVariable({.name = name, .shape = Shape({2})}));
+  };
+  const graph::Output a = read("critic/a");
+  const graph::Output b = read("critic/b");
+  const nn::TrainedVariables critic =
+      nn::GradientsOf(graph::ReduceSum(graph::Mul(a, b)), "critic/");
+  step.AddGradients(critic);
+  ASSERT_EQ(step.gradients.size(), 2U);
+  EXPECT_EQ(step.gradients[0].name, "critic/a");
+  EXPECT_EQ(step.gradients[0].output, critic.gradients[0]);
+  EXPECT_EQ(step.gradients[1].name, "critic/b");
+}
+
 // Three steps on two batches are those batches in turn, and what a run writes
 // is what the next one can start from.
 TEST(ProbeTest, GoesOnFromWhatItWrote) {
-  const nn::StepGraph workload = SmallWorkload();
+  const StepGraph workload = SmallWorkload();
   const auto input = GoodInput(workload);
   const ProbeResult three = RunWith(workload, input, {.steps = 3});
   ASSERT_EQ(three.at("losses/critic_loss").shape(), Shape({3}));
@@ -94,7 +115,7 @@ TEST(ProbeTest, GoesOnFromWhatItWrote) {
 
 // Without targets in the file they are what the online networks are.
 TEST(ProbeTest, TargetsThatAreNotGivenAreCopies) {
-  const nn::StepGraph workload = SmallWorkload();
+  const StepGraph workload = SmallWorkload();
   auto input = GoodInput(workload);
   const ProbeResult without = RunWith(workload, input);
   for (const auto& [name, tensor] : GoodInput(workload)) {
@@ -108,7 +129,7 @@ TEST(ProbeTest, TargetsThatAreNotGivenAreCopies) {
 }
 
 TEST(ProbeTest, RefusesAFileThatDoesNotFit) {
-  const nn::StepGraph workload = SmallWorkload();
+  const StepGraph workload = SmallWorkload();
   const auto message = [&](const auto& spoil) {
     auto input = GoodInput(workload);
     spoil(input);
@@ -147,7 +168,7 @@ TEST(ProbeTest, RefusesAFileThatDoesNotFit) {
 }
 
 TEST(ProbeTest, NamesTheNumberThatNoStepCanUse) {
-  const nn::StepGraph workload = SmallWorkload();
+  const StepGraph workload = SmallWorkload();
   const auto message = [&](const std::string& name, size_t element,
                            float value) {
     auto input = GoodInput(workload);
@@ -171,19 +192,17 @@ TEST(ProbeTest, NamesTheNumberThatNoStepCanUse) {
 }
 
 // A small ResNet and variables of zeros, for two images with these labels.
-nn::StepGraph SmallResNet(models::resnet::GraphKind kind,
-                          const std::vector<double>& labels,
-                          std::map<std::string, HostTensor>* input) {
-  models::resnet::StepGraphConfig config;
+StepGraph SmallResNet(resnet::GraphKind kind, const std::vector<double>& labels,
+                      std::map<std::string, HostTensor>* input) {
+  resnet::StepGraphConfig config;
   config.model.depth = models::resnet::Depth::k18;
   config.model.stem = models::resnet::Stem::kSmall;
   config.model.width = 4;
   config.model.image_size = 32;
   config.model.num_classes = 3;
   config.batch_size = 2;
-  const nn::StepGraph training =
-      models::resnet::BuildStepGraph(config, DType::kF32);
-  for (const nn::NamedOutput& gradient : training.gradients) {
+  const StepGraph training = resnet::BuildStepGraph(config, DType::kF32);
+  for (const NamedOutput& gradient : training.gradients) {
     std::string name = gradient.name;
     std::ranges::replace(name, '/', '.');
     input->emplace("variables/" + name,
@@ -194,13 +213,13 @@ nn::StepGraph SmallResNet(models::resnet::GraphKind kind,
   input->emplace("batches/label",
                  testing::Values(DType::kI32, Shape({1, 2}), labels));
   config.kind = kind;
-  return models::resnet::BuildStepGraph(config, DType::kF32);
+  return resnet::BuildStepGraph(config, DType::kF32);
 }
 
 TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
   std::map<std::string, HostTensor> input;
-  const nn::StepGraph workload =
-      SmallResNet(models::resnet::GraphKind::kTrain, {0, 3}, &input);
+  const StepGraph workload =
+      SmallResNet(resnet::GraphKind::kTrain, {0, 3}, &input);
   EXPECT_EQ(
       MessageOf<runtime::NumericError>([&] { RunWith(workload, input); }),
       "in.safetensors: step 0: batch 0: input 'label': row 1 is 3; want 0 to "
@@ -210,8 +229,8 @@ TEST(ProbeTest, NamesTheLabelThatIsNoClass) {
 // The logits of such a network are equal: the first class is chosen.
 TEST(ProbeTest, AnEvaluationGivesLossAndAccuracy) {
   std::map<std::string, HostTensor> input;
-  const nn::StepGraph workload =
-      SmallResNet(models::resnet::GraphKind::kEvaluate, {0, 1}, &input);
+  const StepGraph workload =
+      SmallResNet(resnet::GraphKind::kEvaluate, {0, 1}, &input);
   const ProbeResult result = RunWith(workload, input);
   EXPECT_NEAR(result.at("losses/loss").Span<float>()[0], std::log(3.0F), 1e-6F);
   EXPECT_EQ(result.at("steps/accuracy").Span<float>()[0], 0.5F);
@@ -219,7 +238,7 @@ TEST(ProbeTest, AnEvaluationGivesLossAndAccuracy) {
 
 // In debug mode the op is named, else the loss.
 TEST(ProbeTest, NamesTheLossThatIsNotFinite) {
-  const nn::StepGraph workload = SmallWorkload();
+  const StepGraph workload = SmallWorkload();
   auto input = GoodInput(workload);
   // exp(large) is no problem of a stable softmax; a product of large ones is
   for (float& x :

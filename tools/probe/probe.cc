@@ -152,7 +152,7 @@ class ProbeInput {
 
 class Probe {
  public:
-  Probe(const nn::StepGraph& workload, kernels::Backend& backend,
+  Probe(const StepGraph& workload, kernels::Backend& backend,
         const ProbeOptions& options)
       : workload_(workload),
         options_(options),
@@ -179,11 +179,11 @@ class Probe {
 
  private:
   // Losses, then outputs, then gradients.
-  static runtime::PlanSpec MakeSpec(const nn::StepGraph& workload) {
+  static runtime::PlanSpec MakeSpec(const StepGraph& workload) {
     runtime::PlanSpec spec{.updates = workload.updates};
     for (const auto* list :
          {&workload.losses, &workload.outputs, &workload.gradients}) {
-      for (const nn::NamedOutput& named : *list) {
+      for (const NamedOutput& named : *list) {
         spec.outputs.push_back(named.output);
       }
     }
@@ -228,7 +228,7 @@ class Probe {
   // Variables with a gradient must be given: a probe from random values would
   // show nothing.
   void CheckTrained(const ProbeInput& input) const {
-    for (const nn::NamedOutput& gradient : workload_.gradients) {
+    for (const NamedOutput& gradient : workload_.gradients) {
       const std::string name = Dotted(gradient.name);
       if (!input.Has(kVariables, name)) {
         input.Fail(fmt::format("no tensor '{}{}'", kVariables, name));
@@ -279,14 +279,14 @@ class Probe {
       CheckResult(kind, name, value, step_);
       return value;
     };
-    for (const nn::NamedOutput& loss : workload_.losses) {
+    for (const NamedOutput& loss : workload_.losses) {
       Append("losses/" + loss.name, take("loss", loss.name));
     }
-    for (const nn::NamedOutput& output : workload_.outputs) {
+    for (const NamedOutput& output : workload_.outputs) {
       Append("steps/" + output.name, take("output", output.name));
     }
     if (step_ > 0) return;
-    for (const nn::NamedOutput& gradient : workload_.gradients) {
+    for (const NamedOutput& gradient : workload_.gradients) {
       const std::string name = Dotted(gradient.name);
       result_.emplace("gradients/" + name,
                       HostTensor::Clone(take("gradient", name)));
@@ -323,7 +323,7 @@ class Probe {
     CopyInto(found->second.mutable_view()[step_], value);
   }
 
-  const nn::StepGraph& workload_;
+  const StepGraph& workload_;
   ProbeOptions options_;
   runtime::VariableStore store_;
   runtime::Executor plan_;
@@ -335,7 +335,7 @@ class Probe {
 
 }  // namespace
 
-ProbeResult RunProbe(const nn::StepGraph& workload, kernels::Backend& backend,
+ProbeResult RunProbe(const StepGraph& workload, kernels::Backend& backend,
                      const SafetensorsReader& input, const std::string& where,
                      const ProbeOptions& options) {
   return Probe(workload, backend, options).Run(ProbeInput(input, where));

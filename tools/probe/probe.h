@@ -8,7 +8,7 @@
 #include "base/tensor/safetensors.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/kernels/backend.h"
-#include "engine/nn/step_graph.h"
+#include "tools/probe/step_graph.h"
 
 // Runs a workload from given variables on given batches, so that it can be
 // compared with any other framework. Files and names: docs/workload_probe.md.
@@ -33,7 +33,7 @@ using ProbeResult = std::map<std::string, HostTensor>;
 // runtime::NumericError, naming step, batch and row, if a batch holds NaN, an
 // infinity or an invalid class label; and if any given variable or any result
 // is not finite, or, in debug mode, any value.
-ProbeResult RunProbe(const nn::StepGraph& workload, kernels::Backend& backend,
+ProbeResult RunProbe(const StepGraph& workload, kernels::Backend& backend,
                      const SafetensorsReader& input, const std::string& where,
                      const ProbeOptions& options);
 

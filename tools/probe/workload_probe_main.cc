@@ -13,8 +13,8 @@
 #include "base/tensor/safetensors.h"
 #include "engine/kernels/backend.h"
 #include "fleet/version.h"
-#include "learner/workloads/built_in.h"
 #include "tools/probe/probe.h"
+#include "tools/probe/workloads.h"
 
 namespace replicant::probe {
 namespace {
@@ -67,21 +67,10 @@ void CheckOptions(const Options& options) {
   if (options.output.empty()) throw ConfigError("--output FILE is missing");
 }
 
-// The bare step of a workload. Throws ConfigError.
-learner::StepGraphBuilder FindStepGraph(
-    const learner::WorkloadRegistry& workloads, const std::string& name) {
-  const learner::StepGraphBuilder& builder =
-      workloads.Get(name, "--workload").step_graph;
-  if (!builder.build) {
-    throw ConfigError(fmt::format("--workload {}: has no step graph", name));
-  }
-  return builder;
-}
-
 void Run(const Options& options, const config::Arguments& arguments) {
   CheckOptions(options);
-  const learner::StepGraphBuilder::Built loaded =
-      FindStepGraph(learner::BuiltInWorkloads(), options.workload)
+  const ProbedWorkload::Built loaded =
+      FindProbedWorkload(options.workload, "--workload")
           .build(config::Document::FromFile(arguments.config_file,
                                             arguments.overrides),
                  *ParseDType(options.dtype));
@@ -104,13 +93,12 @@ void Run(const Options& options, const config::Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
-  const learner::WorkloadRegistry workloads = learner::BuiltInWorkloads();
   config::CommandLine command_line("workload_probe",
                                    "Runs training steps of a workload on "
                                    "variables and batches from a file.");
   Options options;
   command_line.AddOption("--workload", &options.workload,
-                         "which one: " + workloads.Names());
+                         "which one: " + ProbedWorkloadNames());
   command_line.AddOption("--input", &options.input,
                          "safetensors file with variables and batches");
   command_line.AddOption("--output", &options.output,
@@ -128,12 +116,13 @@ int Main(int argc, char** argv) {
   command_line.AddFlag("--check_finite", &options.check_finite,
                        "name the first op that makes NaN or infinity (slow)");
   command_line.AddVersion(fleet::Version());
-  config::Arguments arguments = command_line.Parse(
-      argc, argv, workloads.workloads()[0]->step_graph.describe());
+  config::Arguments arguments =
+      command_line.Parse(argc, argv, ProbedWorkloads()[0].describe());
   if (!arguments.text_to_print.empty()) {
     // the manual describes the requested workload
     arguments = command_line.Parse(
-        argc, argv, FindStepGraph(workloads, options.workload).describe());
+        argc, argv,
+        FindProbedWorkload(options.workload, "--workload").describe());
   }
   if (!arguments.text_to_print.empty()) {
     std::fputs(arguments.text_to_print.c_str(), stdout);

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "agents/d4pg/step_graph.h"
 #include "base/fs.h"
 #include "engine/kernels/cuda/library_backend.h"
 #include "engine/kernels/plan_cache.h"
@@ -21,11 +20,14 @@
 #include "tests/support/fake_cuda/host_convolution.h"
 #include "tests/support/fake_cuda/host_matmul.h"
 #include "tests/support/tensor_values.h"
+#include "tools/probe/d4pg_step.h"
 
 namespace replicant::agents::d4pg {
 namespace {
 
 using kernels::Backend;
+using probe::d4pg::BuildStepGraph;
+using probe::d4pg::StepGraphConfig;
 using ::testing::Contains;
 using testing::FakeDriver;
 using ::testing::HasSubstr;
@@ -64,17 +66,17 @@ void FillInputs(const graph::Graph& graph, runtime::Executor& plan,
 
 // Results of the last of some steps, and the variables after it.
 Values Train(Backend& backend, const StepGraphConfig& config, int num_steps) {
-  const nn::StepGraph step = BuildStepGraph(config, DType::kF32);
+  const probe::StepGraph step = BuildStepGraph(config, DType::kF32);
   runtime::VariableStore store(backend, /*seed=*/3);
   if (step.start_graph != nullptr) {
     runtime::Executor start(*step.start_graph, {.updates = step.start_updates},
                             store);
     start.Run();
   }
-  std::vector<nn::NamedOutput> results = step.losses;
+  std::vector<probe::NamedOutput> results = step.losses;
   results.insert(results.end(), step.outputs.begin(), step.outputs.end());
   runtime::PlanSpec spec{.updates = step.updates};
-  for (const nn::NamedOutput& result : results) {
+  for (const probe::NamedOutput& result : results) {
     spec.outputs.push_back(result.output);
   }
   runtime::Executor plan(*step.graph, spec, store);

@@ -1,5 +1,4 @@
-// Gradients of trained variables: which variables a prefix selects, and the
-// names under which a StepGraph lists them.
+// Gradients of trained variables: which variables a prefix selects.
 #include "engine/nn/trained_variables.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 #include "base/error.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/reduce.h"
-#include "engine/nn/step_graph.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::nn {
@@ -70,18 +68,6 @@ TEST(TrainedVariablesTest, OnlyKeepsThePairsOfWantedVariables) {
       [](const graph::VariableSpec& spec) { return spec.name == "critic/b"; });
   EXPECT_EQ(some.variables, (std::vector<VariableId>{example.b}));
   EXPECT_EQ(some.gradients, (std::vector<Output>{all.gradients[1]}));
-}
-
-TEST(TrainedVariablesTest, AStepGraphNamesGradientsByTheirVariables) {
-  Example example;
-  const TrainedVariables critic = GradientsOf(example.loss, "critic/");
-  StepGraph step;
-  step.graph = std::move(example.graph);
-  step.AddGradients(critic);
-  ASSERT_EQ(step.gradients.size(), 2U);
-  EXPECT_EQ(step.gradients[0].name, "critic/a");
-  EXPECT_EQ(step.gradients[0].output, critic.gradients[0]);
-  EXPECT_EQ(step.gradients[1].name, "critic/b");
 }
 
 TEST(TrainedVariablesTest, AnErrorNamesTheCallersLine) {

@@ -25,11 +25,11 @@
 #include "learner/workloads/sngan_workload.h"
 #include "learner/workloads/synthetic_images.h"
 #include "models/resnet/update.h"
-#include "models/sngan/step_graph.h"
 #include "replicator/make_replicator.h"
 #include "tests/replicator/parameter_server/server_threads.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
+#include "tools/probe/sngan_step.h"
 
 namespace replicant::learner {
 namespace {
@@ -455,7 +455,7 @@ INSTANTIATE_TEST_SUITE_P(Both, SnganPrecisionTest,
                                            graph::Precision::kBF16));
 
 // Losses of updates of one network, with the other as the store has it.
-std::vector<double> TrainOne(models::sngan::GraphKind kind,
+std::vector<double> TrainOne(probe::sngan::GraphKind kind,
                              graph::Precision precision,
                              runtime::VariableStore& store) {
   constexpr int64_t kBatch = 16;
@@ -464,13 +464,13 @@ std::vector<double> TrainOne(models::sngan::GraphKind kind,
   config.generator_channels = 8;
   config.discriminator_channels = 8;
   config.optimizer.learning_rate = 2e-3;
-  const nn::StepGraph workload = models::sngan::BuildStepGraph(
+  const probe::StepGraph workload = probe::sngan::BuildStepGraph(
       {.model = config, .batch_size = kBatch, .kind = kind}, DType::kF32);
   runtime::Executor plan(
       *workload.graph,
       {.outputs = {workload.losses[0].output}, .updates = workload.updates},
       store, {.passes = {.precision = precision}});
-  const bool is_generator = kind == models::sngan::GraphKind::kGenerator;
+  const bool is_generator = kind == probe::sngan::GraphKind::kGenerator;
   SyntheticImages images({.batch_size = kBatch,
                           .side = 32,
                           .num_classes = config.num_classes,
@@ -509,12 +509,12 @@ TEST_P(SnganPrecisionTest, EachNetworkLearnsAgainstTheOther) {
   const auto backend = kernels::MakeBackend("cpu", {.num_threads = 1});
   runtime::VariableStore store(*backend, /*seed=*/2);
   const std::vector<double> discriminator =
-      TrainOne(models::sngan::GraphKind::kDiscriminator, GetParam(), store);
+      TrainOne(probe::sngan::GraphKind::kDiscriminator, GetParam(), store);
   // who cannot tell real from made has 2
   EXPECT_GT(discriminator.front(), 1.5);
   EXPECT_LT(MeanOfLastFive(discriminator), 1.0);
   const std::vector<double> generator =
-      TrainOne(models::sngan::GraphKind::kGenerator, GetParam(), store);
+      TrainOne(probe::sngan::GraphKind::kGenerator, GetParam(), store);
   EXPECT_LT(MeanOfLastFive(generator), generator.front() - 0.5);
 }
 

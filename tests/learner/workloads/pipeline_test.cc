@@ -60,7 +60,9 @@ TEST(PipelineTest, NoDeviceWaitsBetweenParts) {
   nn::SingleReplica replica(graph, {.num_logical_devices = 2});
   const models::resnet::Update update = models::resnet::BuildUpdate(
       replica, model, DType::kF32,
-      models::resnet::AddBatchInputs(graph, model, /*batch_size=*/8));
+      models::resnet::Batch{
+          .image = graph.Input("image", DType::kU8, Shape({8, 16, 16, 3})),
+          .label = graph.Input("label", DType::kI32, Shape({8}))});
   const replicator::PartitionedProgram parts = replicator::Partition(
       graph::ExtractProgram(graph, {update.score.loss}, update.updates), 2);
   const auto transfers = [&](size_t device) {

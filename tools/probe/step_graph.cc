@@ -1,12 +1,12 @@
-#include "engine/nn/step_graph.h"
+#include "tools/probe/step_graph.h"
 
-namespace replicant::nn {
+namespace replicant::probe {
 
-void StepGraph::AddGradients(const TrainedVariables& trained) {
+void StepGraph::AddGradients(const nn::TrainedVariables& trained) {
   for (size_t i = 0; i < trained.variables.size(); ++i) {
     gradients.push_back(
         {graph->variable(trained.variables[i]).name, trained.gradients[i]});
   }
 }
 
-}  // namespace replicant::nn
+}  // namespace replicant::probe

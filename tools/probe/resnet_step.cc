@@ -1,9 +1,12 @@
-#include "models/resnet/step_graph.h"
+#include "tools/probe/resnet_step.h"
 
 #include "engine/nn/single_replica.h"
 #include "models/resnet/update.h"
 
-namespace replicant::models::resnet {
+namespace replicant::probe::resnet {
+
+using graph::Graph;
+using graph::Output;
 
 StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   StepGraphConfig c;
@@ -18,22 +21,28 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   return c;
 }
 
-nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
-  nn::StepGraph step;
+StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
+  StepGraph step;
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
   nn::SingleReplica replica(graph);
-  const Batch batch = AddBatchInputs(graph, config.model, config.batch_size);
+  const int64_t side = config.model.image_size;
+  const models::resnet::Batch batch{
+      .image = graph.Input("image", DType::kU8,
+                           Shape({config.batch_size, side, side, 3})),
+      .label = graph.Input("label", DType::kI32, Shape({config.batch_size}))};
   step.num_classes = {{"label", config.model.num_classes}};
   if (config.kind == GraphKind::kEvaluate) {
-    const ResNet network(replica, config.model, dtype);
+    const models::resnet::ResNet network(replica, config.model, dtype);
     const Output logits = network(batch.image, nullptr);
-    const Score score = BuildScore(logits, batch.label, config.model);
+    const models::resnet::Score score =
+        models::resnet::BuildScore(logits, batch.label, config.model);
     step.losses = {{"loss", score.loss}};
     step.outputs = {{"accuracy", score.accuracy}, {"logits", logits}};
     return step;
   }
-  const Update update = BuildUpdate(replica, config.model, dtype, batch);
+  const models::resnet::Update update =
+      models::resnet::BuildUpdate(replica, config.model, dtype, batch);
   step.updates = update.updates;
   step.losses = {{"loss", update.score.loss}};
   step.outputs = {{"accuracy", update.score.accuracy},
@@ -42,4 +51,4 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   return step;
 }
 
-}  // namespace replicant::models::resnet
+}  // namespace replicant::probe::resnet

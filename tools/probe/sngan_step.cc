@@ -1,13 +1,19 @@
-#include "models/sngan/step_graph.h"
+#include "tools/probe/sngan_step.h"
 
 #include "engine/nn/single_replica.h"
 #include "models/sngan/update.h"
 
-namespace replicant::models::sngan {
+namespace replicant::probe::sngan {
+
+using graph::Graph;
+using graph::Output;
+using models::sngan::Latent;
+using models::sngan::Updates;
+
 namespace {
 
 void AddUpdate(const Updates::Update& update, const std::string& name,
-               nn::StepGraph* step) {
+               StepGraph* step) {
   step->updates.insert(step->updates.end(), update.updates.begin(),
                        update.updates.end());
   step->losses.push_back({name + "_loss", update.loss});
@@ -34,8 +40,8 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   return c;
 }
 
-nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
-  nn::StepGraph step;
+StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
+  StepGraph step;
   step.graph = std::make_unique<Graph>(static_cast<uint64_t>(config.seed));
   Graph& graph = *step.graph;
   nn::SingleReplica replica(graph);
@@ -56,7 +62,11 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
         {"logits", updates.discriminator()(image, latent.label, nullptr)}};
   }
   if (kind == GraphKind::kBoth || kind == GraphKind::kDiscriminator) {
-    const Batch real = AddBatchInputs(graph, config.model, config.batch_size);
+    const int64_t side = config.model.side();
+    const models::sngan::Batch real{
+        .image = graph.Input("image", DType::kU8,
+                             Shape({config.batch_size, side, side, 3})),
+        .label = graph.Input("label", DType::kI32, Shape({config.batch_size}))};
     step.num_classes["label"] = config.model.num_classes;
     AddUpdate(updates.UpdateDiscriminator(real, add_latent("z", "fake_label")),
               "discriminator", &step);
@@ -69,4 +79,4 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   return step;
 }
 
-}  // namespace replicant::models::sngan
+}  // namespace replicant::probe::sngan

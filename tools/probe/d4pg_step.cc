@@ -1,4 +1,4 @@
-#include "agents/d4pg/step_graph.h"
+#include "tools/probe/d4pg_step.h"
 
 #include <map>
 #include <span>
@@ -8,7 +8,10 @@
 #include "agents/transition_batch.h"
 #include "engine/nn/single_replica.h"
 
-namespace replicant::agents::d4pg {
+namespace replicant::probe::d4pg {
+
+using graph::Graph;
+using graph::Output;
 
 StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   StepGraphConfig c;
@@ -29,7 +32,7 @@ StepGraphConfig StepGraphConfig::Read(config::Reader& reader) {
   return c;
 }
 
-LearningSpec StepGraphConfig::Spec(DType dtype) const {
+agents::LearningSpec StepGraphConfig::Spec(DType dtype) const {
   const auto actions = static_cast<size_t>(action_size);
   return {.task = {.has_pixels = agent.networks.encoder.has_pixels(),
                    .observation = Shape(std::span<const int64_t>(observation)),
@@ -42,29 +45,30 @@ LearningSpec StepGraphConfig::Spec(DType dtype) const {
           .dtype = dtype};
 }
 
-Support StepGraphConfig::MakeSupport() const {
-  return d4pg::MakeSupport(agent.distribution, discount, largest_reward);
+agents::d4pg::Support StepGraphConfig::MakeSupport() const {
+  return agents::d4pg::MakeSupport(agent.distribution, discount,
+                                   largest_reward);
 }
 
-nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
-  const LearningSpec spec = config.Spec(dtype);
-  const Support support = config.MakeSupport();
+StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
+  const agents::LearningSpec spec = config.Spec(dtype);
+  const agents::d4pg::Support support = config.MakeSupport();
   const auto seed = static_cast<uint64_t>(config.seed);
 
-  nn::StepGraph step;
+  StepGraph step;
   step.graph = std::make_unique<Graph>(seed);
   Graph& graph = *step.graph;
   nn::SingleReplica replica(graph);
-  CheckSpec(config.agent.networks, spec);
+  agents::d4pg::CheckSpec(config.agent.networks, spec);
   std::map<std::string, Output> inputs;
-  for (const TransitionTensor& tensor :
-       TransitionTensors(spec, config.batch_size)) {
+  for (const agents::TransitionTensor& tensor :
+       agents::TransitionTensors(spec, config.batch_size)) {
     inputs[tensor.name] = graph.Input(tensor.name, tensor.dtype, tensor.shape);
   }
-  const auto batch = TransitionBatch::From(
+  const auto batch = agents::TransitionBatch::From(
       spec, [&](const std::string& name) { return inputs.at(name); });
-  const Update update =
-      BuildUpdate(replica, config.agent, spec, support, batch);
+  const agents::d4pg::Update update =
+      agents::d4pg::BuildUpdate(replica, config.agent, spec, support, batch);
   step.updates = update.updates;
   step.losses = {{"critic_loss", update.critic_loss},
                  {"policy_loss", update.policy_loss}};
@@ -77,9 +81,9 @@ nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   step.AddGradients(update.policy);
 
   step.start_graph = std::make_unique<Graph>(seed);
-  step.start_updates = {BuildTargetCopy(*step.start_graph, config.agent, spec,
-                                        support.num_atoms)};
+  step.start_updates = {agents::d4pg::BuildTargetCopy(
+      *step.start_graph, config.agent, spec, support.num_atoms)};
   return step;
 }
 
-}  // namespace replicant::agents::d4pg
+}  // namespace replicant::probe::d4pg

@@ -7,15 +7,14 @@
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
 #include "base/config/reader.h"
-#include "engine/nn/step_graph.h"
+#include "tools/probe/step_graph.h"
 
-namespace replicant::agents::d4pg {
+namespace replicant::probe::d4pg {
 
 // A D4PG agent and its training outside of a run: all settings that determine
-// the graph of a learner's step. The programs workload_probe and bench_learner
-// read it.
+// the graph of a learner's step.
 struct StepGraphConfig {
-  D4pgConfig agent;
+  agents::d4pg::D4pgConfig agent;
   std::vector<int64_t> observation = {24};
   int64_t state_size = 0;  // of a state beside pixels; 0: none
   int64_t action_size = 6;
@@ -26,13 +25,13 @@ struct StepGraphConfig {
 
   static StepGraphConfig Read(config::Reader& reader);
 
-  LearningSpec Spec(DType dtype) const;
-  d4pg::Support MakeSupport() const;
+  agents::LearningSpec Spec(DType dtype) const;
+  agents::d4pg::Support MakeSupport() const;
 };
 
 // Builds the whole update, with losses "critic_loss" and "policy_loss" and
 // outputs "priority", "value" and, with random shift, "shift" and "next_shift".
 // Throws what BuildUpdate() and MakeSupport() throw.
-nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
+StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 
-}  // namespace replicant::agents::d4pg
+}  // namespace replicant::probe::d4pg

@@ -3,17 +3,16 @@
 #include <cstdint>
 
 #include "base/config/reader.h"
-#include "engine/nn/step_graph.h"
 #include "models/sngan/config.h"
+#include "tools/probe/step_graph.h"
 
-namespace replicant::models::sngan {
+namespace replicant::probe::sngan {
 
 enum class GraphKind { kBoth, kDiscriminator, kGenerator, kEvaluate };
 
-// An SN-GAN and its training outside of a run. The programs workload_probe and
-// bench_learner read it.
+// An SN-GAN and its training outside of a run.
 struct StepGraphConfig {
-  SnganConfig model;
+  models::sngan::SnganConfig model;
   int64_t batch_size = 16;
   GraphKind kind = GraphKind::kBoth;
   int64_t seed = 0;
@@ -32,6 +31,6 @@ struct StepGraphConfig {
 //   kEvaluate       inputs "z", "fake_label"; outputs "image" and "logits",
 //                   with the running statistics and without power
 //                   iterations
-nn::StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
+StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype);
 
-}  // namespace replicant::models::sngan
+}  // namespace replicant::probe::sngan

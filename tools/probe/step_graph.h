@@ -9,12 +9,12 @@
 #include "engine/graph/graph.h"
 #include "engine/nn/trained_variables.h"
 
-namespace replicant::nn {
+namespace replicant::probe {
 
 // An output of a graph under the name by which its users ask for it.
 struct NamedOutput {
   std::string name;
-  Output output;
+  graph::Output output;
 };
 
 // One training step as a graph of its own. The inputs of the graph are the
@@ -22,13 +22,13 @@ struct NamedOutput {
 struct StepGraph {
   // Appends the gradients of `trained` to `gradients`, under the names of the
   // variables.
-  void AddGradients(const TrainedVariables& trained);
+  void AddGradients(const nn::TrainedVariables& trained);
 
-  std::unique_ptr<Graph> graph;
+  std::unique_ptr<graph::Graph> graph;
   // By name of an input of class labels, which lie in [0, num_classes).
   std::map<std::string, int64_t> num_classes;
   // Updates of variables that a run must make (PlanSpec::updates).
-  std::vector<Output> updates;
+  std::vector<graph::Output> updates;
   // Scalars that training minimises.
   std::vector<NamedOutput> losses;
   // Other results of a step ("priority").
@@ -38,8 +38,8 @@ struct StepGraph {
 
   // Runs once before the first step of a new training. It computes first values
   // that follow from other variables (target networks). Null if there are none.
-  std::unique_ptr<Graph> start_graph;
-  std::vector<Output> start_updates;
+  std::unique_ptr<graph::Graph> start_graph;
+  std::vector<graph::Output> start_updates;
 };
 
-}  // namespace replicant::nn
+}  // namespace replicant::probe
