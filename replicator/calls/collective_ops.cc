@@ -46,11 +46,12 @@ std::vector<TensorType> InferScattered(const InferContext& context) {
 }
 
 [[noreturn]] void FailWithoutGradient(const Node& node) {
-  throw InvalidArgument(fmt::format(
-      "{}: {} {} '{}' has no gradient; hint: StopGradient in front of it, if "
-      "none should flow",
-      node.site.ToString(), node.op->name, ToString(ReduceOpOf(node)),
-      node.name));
+  throw InvalidArgument(
+      fmt::format("{}: {} {} '{}' has no gradient; hint: put StopGradient in "
+                  "front of it, if "
+                  "none should flow",
+                  node.site.ToString(), node.op->name,
+                  ToString(ReduceOpOf(node)), node.name));
 }
 
 std::vector<Output> AllReduceGradient(const GradientContext& context) {
