@@ -147,7 +147,7 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
   // the supervisor waits for a restore as long as it makes progress
   heartbeat->SetState(fleet::RoleState::kStarting, "restores the replay");
-  options.on_restored_group = [heartbeat, num_groups = 0.0]() mutable {
+  options.on_restored_chunk = [heartbeat, num_groups = 0.0]() mutable {
     heartbeat->SetCounter("restored_groups", ++num_groups);
   };
   auto checkpointer = std::make_unique<replay::Checkpointer>(options, shard);
@@ -155,13 +155,13 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   for (const std::string& problem : report.problems) {
     spdlog::warn("checkpoint: {}", problem);
   }
-  if (report.number.has_value() || report.journal_groups > 0) {
+  if (report.number.has_value() || report.journal_chunks > 0) {
     spdlog::info(
         "restored checkpoint {}{} and {} chunks of the journal: {} steps "
         "taken in so far, {} writers open",
         report.number.value_or(0),
         report.id == 0 ? "" : fmt::format(" of id {}", report.id),
-        report.journal_groups, shard->num_steps(), shard->OpenWriters().size());
+        report.journal_chunks, shard->num_steps(), shard->OpenWriters().size());
   }
   return checkpointer;
 }
