@@ -147,8 +147,8 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
   // the supervisor waits for a restore as long as it makes progress
   heartbeat->SetState(fleet::RoleState::kStarting, "restores the replay");
-  options.on_restored_chunk = [heartbeat, num_groups = 0.0]() mutable {
-    heartbeat->SetCounter("restored_groups", ++num_groups);
+  options.on_restored_chunk = [heartbeat, num_chunks = 0.0]() mutable {
+    heartbeat->SetCounter("restored_groups", ++num_chunks);
   };
   auto checkpointer = std::make_unique<replay::Checkpointer>(options, shard);
   const replay::RestoreReport& report = checkpointer->restored();

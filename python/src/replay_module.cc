@@ -149,9 +149,9 @@ class Writer {
     all["acknowledged_steps"] = metrics.acknowledged_steps;
     all["dropped_episodes"] = metrics.dropped_episodes;
     all["dropped_steps"] = metrics.dropped_steps;
-    all["resent_groups"] = metrics.resent_groups;
+    all["resent_groups"] = metrics.resent_chunks;
     all["waited_s"] = metrics.waited_s;
-    all["queued_groups"] = metrics.queued_groups;
+    all["queued_groups"] = metrics.queued_chunks;
     all["is_connected"] = metrics.is_connected;
     return all;
   }
