@@ -43,13 +43,13 @@ Bytes Encode(FrameCodec codec, const std::vector<Bytes>& frames) {
 }
 
 // Catches a wrong dictionary, a wrong range and a wrong place in `out`.
-TEST(FrameCodecTest, EveryRangeOfABlockDecodesToItsFrames) {
+TEST(FrameCodecTest, EveryRangeOfAGroupDecodesToItsFrames) {
   for (const FrameCodec codec : kAllCodecs) {
     for (const int64_t count : {1, 2, 5}) {
       SCOPED_TRACE(::testing::Message() << ToString(codec) << " " << count);
       const std::vector<Bytes> frames = MovingSquare(count, 24);
-      const Bytes block = Encode(codec, frames);
-      const FrameBlockView block(block);
+      const Bytes bytes = Encode(codec, frames);
+      const FrameBlockView block(bytes);
       EXPECT_EQ(block.codec(), codec);
       EXPECT_EQ(block.num_frames(), count);
       EXPECT_EQ(block.frame_bytes(), 24 * 24);
@@ -80,8 +80,8 @@ TEST(FrameCodecTest, EveryRangeOfABlockDecodesToItsFrames) {
 
 TEST(FrameCodecTest, FramesAfterTheFirstAreSmall) {
   for (const FrameCodec codec : {FrameCodec::kLz4, FrameCodec::kZstd}) {
-    const Bytes block = Encode(codec, MovingSquare(8, 84));
-    const FrameBlockView block(block);
+    const Bytes bytes = Encode(codec, MovingSquare(8, 84));
+    const FrameBlockView block(bytes);
     for (int64_t i = 1; i < 8; ++i) {
       EXPECT_LT(block.Payload(i).size(), block.Payload(0).size() / 10)
           << ToString(codec) << " frame " << i;
@@ -96,8 +96,8 @@ TEST(FrameCodecTest, NoiseIsStoredAsItIs) {
     for (std::byte& b : frame) b = static_cast<std::byte>(random());
   }
   for (const FrameCodec codec : kAllCodecs) {
-    const Bytes block = Encode(codec, frames);
-    EXPECT_EQ(block.size(), 16u + 3 * 4 + 3 * 500) << ToString(codec);
+    const Bytes bytes = Encode(codec, frames);
+    EXPECT_EQ(bytes.size(), 16u + 3 * 4 + 3 * 500) << ToString(codec);
   }
 }
 
@@ -122,17 +122,17 @@ TEST(FrameCodecTest, FramesOfOneByteAndOfMoreThanLz4sWindowAreKept) {
   for (const FrameCodec codec : kAllCodecs) {
     for (const size_t size : {size_t{1}, size_t{200'000}}) {
       const std::vector<Bytes> frames(3, Bytes(size, std::byte{7}));
-      const Bytes block = Encode(codec, frames);
+      const Bytes bytes = Encode(codec, frames);
       Bytes decoded(2 * size);
-      FrameDecoder().Decode(FrameBlockView(block), 1, 2, decoded);
+      FrameDecoder().Decode(FrameBlockView(bytes), 1, 2, decoded);
       EXPECT_EQ(decoded, Bytes(2 * size, std::byte{7}));
     }
   }
 }
 
-std::string MessageOf(const Bytes& block) {
+std::string MessageOf(const Bytes& bytes) {
   try {
-    const FrameBlockView block(block);
+    const FrameBlockView block(bytes);
     Bytes out(static_cast<size_t>(block.num_frames() * block.frame_bytes()));
     FrameDecoder().Decode(block, 0, block.num_frames(), out);
   } catch (const IoError& e) {
@@ -141,9 +141,9 @@ std::string MessageOf(const Bytes& block) {
   return "decodes";
 }
 
-Bytes With(Bytes block, size_t offset, uint8_t value) {
-  block[offset] = std::byte{value};
-  return block;
+Bytes With(Bytes bytes, size_t offset, uint8_t value) {
+  bytes[offset] = std::byte{value};
+  return bytes;
 }
 
 TEST(FrameCodecTest, ADamagedHeaderIsNamed) {
@@ -189,9 +189,9 @@ TEST(FrameCodecTest, DamagedPayloadsNeverCrash) {
 }
 
 TEST(FrameCodecTest, APayloadThatDoesNotDecodeIsNamed) {
-  Bytes block = Encode(FrameCodec::kLz4, MovingSquare(2, 84));
-  std::memset(block.data() + 24, 0xff, block.size() - 24);
-  EXPECT_EQ(MessageOf(block),
+  Bytes bytes = Encode(FrameCodec::kLz4, MovingSquare(2, 84));
+  std::memset(bytes.data() + 24, 0xff, bytes.size() - 24);
+  EXPECT_EQ(MessageOf(bytes),
             "frame block: frame 1 does not decode (lz4) to 7056 bytes");
 }
 
@@ -207,7 +207,7 @@ TEST(FrameCodecTest, RefusesBadSettingsAndFrames) {
   EXPECT_EQ(message([] { FrameBlockEncoder(FrameCodec::kLz4, 0, 1); }),
             "FrameBlockEncoder: frame_bytes 0 is outside [1, 67108864]");
   EXPECT_EQ(message([] { FrameBlockEncoder(FrameCodec::kLz4, 1, 257); }),
-            "FrameBlockEncoder: group_size 257 is outside [1, 256]");
+            "FrameBlockEncoder: block_size 257 is outside [1, 256]");
   FrameBlockEncoder encoder(FrameCodec::kLz4, 4, 1);
   EXPECT_EQ(message([&] { encoder.Add(Bytes(3)); }),
             "FrameBlockEncoder::Add: a frame has 3 bytes, expected 4");

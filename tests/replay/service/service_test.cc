@@ -411,7 +411,7 @@ TEST(ReplayServiceTest, ABadChunkIsRefusedAndWhatCameBeforeItStays) {
   chunks[1][0] = std::byte{'X'};
   InsertRequest request{.writer = 5, .blocks = {chunks[0], chunks[1]}};
   EXPECT_EQ(caller.ErrorOf(kInsertKind, request.Encode()).substr(0, 41),
-            "replay.insert: chunk 2 of writer 0x5: ste");
+            "replay.insert: chunk 2 of writer 0x5: chu");
   EXPECT_EQ(service.server().metrics().malformed, 1u);
   EXPECT_EQ(service.shard().LastSequence(5), 1u);
 }
