@@ -132,7 +132,7 @@ FrameBlockEncoder::FrameBlockEncoder(FrameCodec codec, int64_t frame_bytes,
   }
   if (block_size < 1 || block_size > kMaxBlockFrames) {
     throw InvalidArgument(
-        fmt::format("FrameBlockEncoder: group_size {} is outside [1, {}]",
+        fmt::format("FrameBlockEncoder: block_size {} is outside [1, {}]",
                     block_size, kMaxBlockFrames));
   }
   impl_->codec = codec;

@@ -43,7 +43,7 @@ Bytes Encode(FrameCodec codec, const std::vector<Bytes>& frames) {
 }
 
 // Catches a wrong dictionary, a wrong range and a wrong place in `out`.
-TEST(FrameCodecTest, EveryRangeOfAGroupDecodesToItsFrames) {
+TEST(FrameCodecTest, EveryRangeOfABlockDecodesToItsFrames) {
   for (const FrameCodec codec : kAllCodecs) {
     for (const int64_t count : {1, 2, 5}) {
       SCOPED_TRACE(::testing::Message() << ToString(codec) << " " << count);
