@@ -64,8 +64,7 @@ void CheckParameterServers(const D4pgCase& c, int num_servers, int replicas) {
       [&](replicator::ReplicaContext& replica,
           const replicator::Inputs& inputs) {
         return BuildAgentStep(replica, inputs,
-                              *agents::d4pg::MakeAgent(c.agent),
-                              c.learning_spec())
+                              *agents::d4pg::MakeAgent(c.agent), c.spec)
             .outputs;
       });
   ExpectSame(TrainD4pg(c, config),
