@@ -34,7 +34,7 @@ DESCRIBE, INSERT, CLOSE_WRITER, SAMPLE, UPDATE, STATUS, CHECKPOINT = 1, 2, 3, 4,
 MALFORMED, UNKNOWN_SESSION, BUSY, SHUTTING_DOWN = 1, 4, 8, 10
 TAKEN, WAITING, NO_ROOM, NO_CREDITS, OUT_OF_ORDER, CLOSED = range(6)
 HEADER = struct.Struct("<IHHIIQQQQQI")  # and the checksum of these 60 bytes
-PROTOCOL = pathlib.Path(__file__).parents[1] / "docs" / "replay_protocol.md"
+PROTOCOL = pathlib.Path(__file__).parents[2] / "docs" / "replay_protocol.md"
 
 FLOAT_MAX = float(np.finfo("f4").max)
 ATTEMPT_S = 1.0  # before an unanswered request is repeated
