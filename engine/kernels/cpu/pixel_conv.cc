@@ -8,6 +8,7 @@
 #include "engine/kernels/cpu/pixel_operands.h"
 #include "engine/kernels/cpu/stored.h"
 #include "engine/kernels/cpu/tile_program.h"
+#include "engine/kernels/cpu/window_winograd.h"
 
 // Convolutions of the first layer, which read pixels. oneDNN's would pad the
 // few channels to a whole vector, and would need the batch as numbers in
@@ -19,6 +20,9 @@
 // (The pixels themselves would be exact in bf16; but padding is 0 after
 // scaling, and a result would be the difference of two larger sums.) If the
 // processor multiplies bf16, the loops do too; otherwise they compute in f32.
+//
+// In f32 Winograd's method takes fewer products if the windows have two steps
+// (window_winograd.h).
 namespace replicant::kernels::cpu {
 namespace {
 
@@ -28,6 +32,15 @@ size_t FloatBytes(int64_t n) { return static_cast<size_t>(n) * sizeof(float); }
 bool MultipliesBF16(DType dtype) {
   return dtype == DType::kBF16 &&
          ComputeTypeOf(dtype) == dnnl::memory::data_type::bf16;
+}
+
+std::optional<WindowTiles> TilesOf(const Windows& windows, DType dtype,
+                                   const graph::Attributes& attributes) {
+  if (dtype != DType::kF32 || attributes.Int("padding") != 0 ||
+      !WindowTiles::Prefer(windows)) {
+    return {};
+  }
+  return WindowTiles(windows);
 }
 
 TileProgram ActivationOf(const graph::Attributes& attributes) {
@@ -44,7 +57,8 @@ class PixelConvKernel : public Kernel {
         multiplies_bf16_(MultipliesBF16(dtype_)),
         windows_(WindowsOf(request.node.attributes, request.input(0).shape,
                            request.input(1).shape, request.output().shape)),
-        images_(request, windows_, dtype_),
+        tiles_(TilesOf(windows_, dtype_, request.node.attributes)),
+        images_(request, tiles_ ? tiles_->covered() : windows_, dtype_),
         weights_(windows_, request.input(1).shape,
                  multiplies_bf16_ ? kPairLanes : WindowLanes()),
         packed_(PackedBytes()),
@@ -57,9 +71,15 @@ class PixelConvKernel : public Kernel {
              FloatBytes(static_cast<int64_t>(activation_.workspace_size())),
              dtype_ == DType::kF32
                  ? 0
-                 : FloatBytes(block_.down * block_.across * block_.channels)},
+                 : FloatBytes(block_.down * block_.across * block_.channels),
+             tiles_ ? FloatBytes(WindowTiles::kCells * tiles_->cells_size())
+                    : 0,
+             tiles_
+                 ? FloatBytes(WindowTiles::kPositions * tiles_->products_size())
+                 : 0},
             &scratch_),
-        bias_(scratch_.Add(FloatBytes(weights_.num_channels()))) {
+        bias_(scratch_.Add(FloatBytes(weights_.num_channels()))),
+        of_windows_(scratch_.Add(tiles_ ? FloatBytes(weights_.size()) : 0)) {
     packed_.Keep(request.traits(1));
     if (request.node.inputs.size() > 2 &&
         graph::IsFloating(request.input(2).dtype)) {
@@ -81,6 +101,7 @@ class PixelConvKernel : public Kernel {
     // the last part, empty unless every launch packs
     packed_weights_ = packed_.Bind(bindings.scratch + scratch_.size_bytes());
     padded_bias_ = reinterpret_cast<float*>(bindings.scratch + bias_);
+    window_weights_ = reinterpret_cast<float*>(bindings.scratch + of_windows_);
     y_ = bindings.outputs[0];
   }
   void Launch(Stream& /*stream*/) override {
@@ -94,6 +115,10 @@ class PixelConvKernel : public Kernel {
       }
     }
     ParallelForEach(threads_.num_threads(), batch_, [&](int thread, int64_t n) {
+      if (tiles_) {
+        ConvolveTiles(thread, n);
+        return;
+      }
       MakeImage(thread, n);
       for (int64_t row = 0; row < windows_.down; row += block_.down) {
         ConvolveRows(thread, n, row);
@@ -102,7 +127,7 @@ class PixelConvKernel : public Kernel {
   }
 
  private:
-  enum Part : size_t { kRows, kImage, kWorkspace, kResult };
+  enum Part : size_t { kRows, kImage, kWorkspace, kResult, kCells, kProducts };
 
   // As many rows of windows as keep their results in the first-level cache
   // until the activation has read them.
@@ -115,17 +140,25 @@ class PixelConvKernel : public Kernel {
     return windows;
   }
   size_t ImageBytes() const {
+    if (tiles_) return images_.pixels_size_bytes();
     return static_cast<size_t>(windows_.num_rows() *
                                windows_.blocked_row_size()) *
            (multiplies_bf16_ ? sizeof(BFloat16) : sizeof(float));
   }
   size_t PackedBytes() const {
+    if (tiles_) {
+      return FloatBytes(WindowTiles::kPositions * tiles_->weights_size());
+    }
     return multiplies_bf16_
                ? static_cast<size_t>(weights_.num_pairs()) * sizeof(BF16Pair)
                : FloatBytes(weights_.size());
   }
   void Pack() {
-    if (multiplies_bf16_) {
+    if (tiles_) {
+      weights_.Pack(reinterpret_cast<const float*>(w_), window_weights_);
+      TransformWindowWeights(*tiles_, window_weights_,
+                             reinterpret_cast<float*>(packed_weights_));
+    } else if (multiplies_bf16_) {
       weights_.PackPairs(reinterpret_cast<const BFloat16*>(w_),
                          reinterpret_cast<BF16Pair*>(packed_weights_));
     } else if (dtype_ == DType::kBF16) {
@@ -167,6 +200,22 @@ class PixelConvKernel : public Kernel {
     Activate(thread, y, size);
     StoreRun(y, y_, dtype_, begin, size);
   }
+  // Image n's result by tiles, with bias and activation.
+  void ConvolveTiles(int thread, int64_t n) const {
+    const PixelRows pixels =
+        images_.LoadPixels(n, threads_.part<uint8_t>(thread, kImage));
+    auto* cells = threads_.part<float>(thread, kCells);
+    auto* products = threads_.part<float>(thread, kProducts);
+    tiles_->ForParts([&](const TilePart& part) {
+      TransformCells(*tiles_, pixels, part, CellOrder::kBlocks, cells);
+      ConvolveCells(*tiles_, part, cells,
+                    reinterpret_cast<const float*>(packed_weights_), products);
+    });
+    const int64_t size = windows_.down * windows_.across * windows_.channels;
+    float* y = reinterpret_cast<float*>(y_) + n * size;
+    TransformProducts(*tiles_, products, padded_bias_, y);
+    Activate(thread, y, size);
+  }
   void Activate(int thread, float* y, int64_t size) const {
     if (activation_.is_empty()) return;
     activation_.RunInPlace(y, size, threads_.part<float>(thread, kWorkspace));
@@ -176,6 +225,7 @@ class PixelConvKernel : public Kernel {
   bool multiplies_bf16_;
   ScratchLayout scratch_;
   Windows windows_;
+  std::optional<WindowTiles> tiles_;
   PixelImages images_;
   WindowWeights weights_;
   PackMemory packed_;
@@ -184,11 +234,13 @@ class PixelConvKernel : public Kernel {
   Windows block_;
   ThreadScratch threads_;
   size_t bias_;
+  size_t of_windows_;
   std::optional<DType> bias_dtype_;  // none: no bias
   const std::byte* w_ = nullptr;
   const std::byte* given_bias_ = nullptr;
   std::byte* packed_weights_ = nullptr;
   float* padded_bias_ = nullptr;
+  float* window_weights_ = nullptr;  // before their transform
   std::byte* y_ = nullptr;
 };
 
@@ -202,21 +254,30 @@ class PixelWeightGradientKernel : public Kernel {
         multiplies_bf16_(MultipliesBF16(dtype_)),
         windows_(WindowsOf(request.node.attributes, request.input(0).shape,
                            request.output().shape, request.input(1).shape)),
-        images_(request, windows_, dtype_),
+        tiles_(TilesOf(windows_, dtype_, request.node.attributes)),
+        images_(request, tiles_ ? tiles_->covered() : windows_, dtype_),
         weights_(windows_, request.output().shape,
                  multiplies_bf16_ ? kPairLanes : WindowLanes()),
-        sum_size_(weights_.size()),
+        sum_size_(tiles_ ? WindowTiles::kPositions * tiles_->weights_size()
+                         : weights_.size()),
         batch_(request.input(0).shape[0]),
         gradient_size_(windows_.down * windows_.across * windows_.channels),
         // an empty batch needs one part, which writes the gradient
-        num_parts_(std::clamp<int64_t>(batch_, 1, kParts)),
-        threads_(request.num_threads,
-                 {images_.rows_size_bytes(),
-                  // floats of an image, or pairs of two
-                  FloatBytes(windows_.num_rows() * windows_.plain_row_size()),
-                  GradientBytes()},
-                 &scratch_),
+        num_parts_(std::clamp<int64_t>(tiles_ ? batch_ / kImagesOfSum : batch_,
+                                       1, kParts)),
+        threads_(
+            request.num_threads,
+            {images_.rows_size_bytes(),
+             // floats of an image, or pairs of two
+             tiles_
+                 ? images_.pixels_size_bytes()
+                 : FloatBytes(windows_.num_rows() * windows_.plain_row_size()),
+             GradientBytes(),
+             tiles_ ? FloatBytes(WindowTiles::kCells * tiles_->cells_size())
+                    : 0},
+            &scratch_),
         sums_(scratch_.Add(FloatBytes(num_parts_ * sum_size_))),
+        of_windows_(scratch_.Add(tiles_ ? FloatBytes(weights_.size()) : 0)),
         unpacked_(scratch_.Add(result_dtype_ == DType::kF32
                                    ? 0
                                    : FloatBytes(NumWeights(request)))),
@@ -228,6 +289,7 @@ class PixelWeightGradientKernel : public Kernel {
     threads_.Bind(bindings.scratch);
     dy_ = bindings.inputs[1];
     parts_ = reinterpret_cast<float*>(bindings.scratch + sums_);
+    window_weights_ = reinterpret_cast<float*>(bindings.scratch + of_windows_);
     dw_ = bindings.outputs[0];
     dw_floats_ =
         PlaceOfRun(dw_, result_dtype_, 0,
@@ -245,20 +307,29 @@ class PixelWeightGradientKernel : public Kernel {
                     for (int64_t i = begin; i < end; ++i) parts_[i] += more[i];
                   }
                 });
-    weights_.Unpack(parts_, dw_floats_);
+    if (tiles_) {
+      TransformWindowWeightGradient(*tiles_, parts_, window_weights_);
+    }
+    weights_.Unpack(tiles_ ? window_weights_ : parts_, dw_floats_);
     StoreRun(dw_floats_, dw_, result_dtype_, 0, num_weights_);
   }
 
  private:
   // enough to share them out evenly, few enough to stay in the cache
   static constexpr int64_t kParts = 16;
-  enum Part : size_t { kRows, kImage, kGradient };
+  // by tiles the sums are four times as large
+  static constexpr int64_t kImagesOfSum = 8;
+  enum Part : size_t { kRows, kImage, kGradient, kCells };
 
   static int64_t NumWeights(const CpuRequest& request) {
     return request.output().shape.num_elements();
   }
   // Scratch memory for dy of an image as floats, or of two as pairs.
+  // By tiles, for the gradients of the products.
   size_t GradientBytes() const {
+    if (tiles_) {
+      return FloatBytes(WindowTiles::kPositions * tiles_->products_size());
+    }
     if (dtype_ == DType::kF32) return 0;
     const int64_t channels =
         multiplies_bf16_ ? weights_.num_channels() : windows_.channels;
@@ -276,9 +347,22 @@ class PixelWeightGradientKernel : public Kernel {
       }
     } else {
       for (int64_t n = begin; n < end; ++n) {
-        AddImage(thread, n, sum);
+        tiles_ ? AddTiles(thread, n, sum) : AddImage(thread, n, sum);
       }
     }
+  }
+  void AddTiles(int thread, int64_t n, float* sum) const {
+    const PixelRows pixels =
+        images_.LoadPixels(n, threads_.part<uint8_t>(thread, kImage));
+    auto* cells = threads_.part<float>(thread, kCells);
+    auto* products = threads_.part<float>(thread, kGradient);
+    TransformTileGradients(
+        *tiles_, reinterpret_cast<const float*>(dy_) + n * gradient_size_,
+        products);
+    tiles_->ForParts([&](const TilePart& part) {
+      TransformCells(*tiles_, pixels, part, CellOrder::kPlain, cells);
+      AddCellGradient(*tiles_, part, cells, products, sum);
+    });
   }
   void AddImage(int thread, int64_t n, float* sum) const {
     auto* image = threads_.part<float>(thread, kImage);
@@ -305,6 +389,7 @@ class PixelWeightGradientKernel : public Kernel {
   bool multiplies_bf16_;
   ScratchLayout scratch_;
   Windows windows_;
+  std::optional<WindowTiles> tiles_;
   PixelImages images_;
   WindowWeights weights_;
   int64_t sum_size_;  // of a part
@@ -313,10 +398,12 @@ class PixelWeightGradientKernel : public Kernel {
   int64_t num_parts_;
   ThreadScratch threads_;
   size_t sums_;
+  size_t of_windows_;
   size_t unpacked_;
   int64_t num_weights_;
   const std::byte* dy_ = nullptr;
   float* parts_ = nullptr;
+  float* window_weights_ = nullptr;  // by tiles, the transformed sum
   std::byte* dw_ = nullptr;
   float* dw_floats_ = nullptr;
 };

@@ -78,6 +78,17 @@ void PixelImages::MakePlain(int64_t n, uint8_t* rows, float* image) const {
       [](int64_t k) { return k; });
 }
 
+PixelRows PixelImages::LoadPixels(int64_t n, uint8_t* pixels) const {
+  for (int64_t i = 0; i < windows_.num_rows(); ++i) {
+    uint8_t* row = pixels + i * row_size_bytes_;
+    // beyond the image any pixel will do, but always the same one
+    const int64_t filled = i < height_ ? width_ * channels_ : 0;
+    std::fill(row + filled, row + row_size_bytes_, uint8_t{0});
+    if (i < height_) LoadRow(n, i, row);
+  }
+  return {pixels, row_size_bytes_, scale_, offset_};
+}
+
 void PixelImages::MakeBlocks(int64_t n, uint8_t* rows, BFloat16* image) const {
   // the loops multiply the numbers after the image's row by weights that are 0:
   // any pixel will do, but always the same one

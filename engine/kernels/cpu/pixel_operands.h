@@ -9,6 +9,7 @@
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/primitive.h"
 #include "engine/kernels/cpu/window_loops.h"
+#include "engine/kernels/cpu/window_winograd.h"
 
 // The operands of a first layer in the layouts of the loops that compute it
 // (window_loops.h).
@@ -37,6 +38,12 @@ class PixelImages {
   // Makes image n as rows by blocks, or as plain rows.
   void MakeBlocks(int64_t n, uint8_t* rows, float* image) const;
   void MakePlain(int64_t n, uint8_t* rows, float* image) const;
+
+  // Loads image n, which is not padded, as pixels for TransformCells().
+  size_t pixels_size_bytes() const {
+    return static_cast<size_t>(windows_.num_rows() * row_size_bytes_);
+  }
+  PixelRows LoadPixels(int64_t n, uint8_t* pixels) const;
 
   // The same for the loops of bf16 (MultipliesBF16()). A plain row has the
   // numbers of images n and m side by side.

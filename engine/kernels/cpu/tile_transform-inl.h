@@ -50,17 +50,18 @@ HWY_INLINE void Unrolled(const Run& run) {
   (std::make_index_sequence<kCount>());
 }
 
-// sum_k kL[kRow][k] x[k]
-template <const auto& kL, size_t kRow>
-HWY_INLINE V Row(const V* x) {
-  const D d;
+// sum_k kL[kRow][k] x[k], of vectors of floats or, if the factors are 0, 1 and
+// -1 and the first of them is 1, of integers.
+template <const auto& kL, size_t kRow, typename Vector>
+HWY_INLINE Vector Row(const Vector* x) {
+  const hn::DFromV<Vector> d;
   constexpr auto kFactors = kL[kRow];
   constexpr size_t kBegin = [=] {
     size_t k = 0;
     while (kFactors[k] == 0.0f) ++k;
     return k;
   }();
-  V sum = x[kBegin];
+  Vector sum = x[kBegin];
   if constexpr (kFactors[kBegin] != 1.0f) {
     sum = hn::Mul(hn::Set(d, kFactors[kBegin]), sum);
   }
