@@ -23,9 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FrameDecoder decoder;
     decoder.Decode(block, last, 1, frame);
 
-    std::vector<std::byte> block(block.SubsetBytes(last, 1));
-    block.WriteSubset(last, 1, block);
-    const FrameBlockView subset(block);
+    std::vector<std::byte> copy(block.SubsetBytes(last, 1));
+    block.WriteSubset(last, 1, copy);
+    const FrameBlockView subset(copy);
     decoder.Decode(subset, block.SubsetIndex(last), 1, again);
     REPLICANT_CHECK(frame == again, "the subset decodes to another frame");
   } catch (const replicant::IoError&) {
