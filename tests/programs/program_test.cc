@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "programs/run/run_config.h"
+#include "replicator/replicator.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -104,7 +106,10 @@ const replicator::Strategy kOwnStrategy{
     .doc = "a strategy of a user's",
     .replicas_of_group =
         [](const replicator::ReplicationConfig& c) { return c.replicas; },
-    .make = replicator::Strategy::kInGraph.make};
+    .make =
+        [](const replicator::StrategyRequest&) {
+          return std::unique_ptr<replicator::Replicator>();
+        }};
 
 TEST(RegistryTest, ARunNamesAnAddedStrategy) {
   Registry registry = Registry::BuiltIn();
