@@ -213,7 +213,7 @@ def test_half_of_a_batch_steps_while_the_other_is_used():
             np.testing.assert_array_equal(reward, expected_reward[ids])
             seen += list(ids)
         assert sorted(seen) == [0, 1, 2, 3]
-    with pytest.raises(errors.InvalidArgument, match="1 environments requested, 0 are under way"):
+    with pytest.raises(errors.InvalidArgument, match="1 environments requested, but 0 are under way"):
         halves.recv(1)
 
 

@@ -311,7 +311,7 @@ def test_metrics_and_periodic_checkpoints_are_kept_up(tmp_path, process):
             assert time.monotonic() < deadline
             with urllib.request.urlopen(f"http://{address}/metrics") as page:
                 metrics = page.read()
-    with pytest.raises(errors.ConfigError, match="shards: got 2, a program's service is one shard"):
+    with pytest.raises(errors.ConfigError, match="shards: got 2, but a program's service is one shard"):
         replay.Replay.start(STATE, shards=2, bind="tcp://127.0.0.1:{shard}", process=process)
 
 
