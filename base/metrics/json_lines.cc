@@ -121,18 +121,6 @@ JsonObject& JsonObject::Add(std::string_view key,
   return AddMember(key, json + "]");
 }
 
-JsonObject& JsonObject::AddBool(std::string_view key, bool value) {
-  return AddMember(key, value ? "true" : "false");
-}
-
-JsonObject& JsonObject::AddSigned(std::string_view key, int64_t value) {
-  return AddMember(key, std::to_string(value));
-}
-
-JsonObject& JsonObject::AddUnsigned(std::string_view key, uint64_t value) {
-  return AddMember(key, std::to_string(value));
-}
-
 JsonObject& JsonObject::AddMember(std::string_view key, std::string_view json) {
   std::string quoted_key = QuoteText(key);
   REPLICANT_CHECK(

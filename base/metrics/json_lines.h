@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <concepts>
 #include <cstdint>
@@ -7,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "base/clock.h"
@@ -29,15 +30,10 @@ namespace replicant::metrics {
 // Thread-safety: one thread at a time.
 class JsonObject {
  public:
+  // A number, or true or false.
   template <std::integral T>
   JsonObject& Add(std::string_view key, T value) {
-    if constexpr (std::is_same_v<T, bool>) {
-      return AddBool(key, value);
-    } else if constexpr (std::is_signed_v<T>) {
-      return AddSigned(key, value);
-    } else {
-      return AddUnsigned(key, value);
-    }
+    return AddMember(key, fmt::to_string(value));
   }
   JsonObject& Add(std::string_view key, double value);
   JsonObject& Add(std::string_view key, std::string_view text);
@@ -47,9 +43,6 @@ class JsonObject {
   std::string ToString() const { return "{" + members_ + "}"; }
 
  private:
-  JsonObject& AddBool(std::string_view key, bool value);
-  JsonObject& AddSigned(std::string_view key, int64_t value);
-  JsonObject& AddUnsigned(std::string_view key, uint64_t value);
   JsonObject& AddMember(std::string_view key, std::string_view json);
 
   std::vector<std::string> keys_;

@@ -1,11 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace replicant::metrics {
 
@@ -37,37 +35,6 @@ class Gauge {
   std::atomic<double> value_{0.0};
 };
 
-// Counts observations in buckets: durations, sizes.
-//
-// Bucket i counts the values in (limits[i-1], limits[i]]. The last bucket
-// counts the values above all limits, and NaN, which does not enter the sum.
-//
-// Thread-safety: any thread; lock-free. A reader may see an observation in the
-// count and not yet in the sum.
-class Histogram {
- public:
-  // Throws InvalidArgument unless there are 1 to 100 limits, finite and
-  // strictly ascending.
-  explicit Histogram(std::vector<double> limits);
-
-  // O(buckets).
-  void Observe(double value);
-
-  const std::vector<double>& limits() const { return limits_; }
-  // One number for each limit and one for the rest; not cumulative.
-  std::vector<uint64_t> counts() const;
-  double sum() const { return sum_.load(std::memory_order_relaxed); }
-
- private:
-  const std::vector<double> limits_;
-  std::vector<std::atomic<uint64_t>> counts_;
-  std::atomic<double> sum_{0.0};
-};
-
-// first, first * factor, ..., `count` limits, for Histogram. Throws
-// InvalidArgument unless first > 0, factor > 1 and count is in [1, 100].
-std::vector<double> ExponentialLimits(double first, double factor, int count);
-
 // Labels distinguish the series of one metric: {{"actor", "3"}}.
 using Labels = std::map<std::string, std::string>;
 
@@ -87,8 +54,8 @@ using Labels = std::map<std::string, std::string>;
 //
 // The Add...() methods throw InvalidArgument, leaving the registry unchanged,
 // for a bad name or label name, a help text that is empty or has several lines,
-// a name that exists with another kind, help or limits, and more than 10000
-// series of one name: a label must not be a value that never repeats.
+// a name that exists with another kind or help, and more than 10000 series of
+// one name: a label must not be a value that never repeats.
 //
 // Thread-safety: any thread. Adding takes a lock: keep the reference.
 class Registry {
@@ -102,9 +69,6 @@ class Registry {
                       const Labels& labels = {});
   Gauge& AddGauge(const std::string& name, const std::string& help,
                   const Labels& labels = {});
-  Histogram& AddHistogram(const std::string& name, const std::string& help,
-                          std::vector<double> limits,
-                          const Labels& labels = {});
 
   // All values in Prometheus' text format 0.0.4, sorted by name and labels.
   std::string ToText() const;

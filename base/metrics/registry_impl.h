@@ -7,9 +7,7 @@
 #include <prometheus/metric_family.h>
 
 #include <map>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/metrics/registry.h"
@@ -19,20 +17,15 @@ namespace replicant::metrics {
 
 class Registry::Impl : public prometheus::Collectable {
  public:
-  // The properties that all series of one name share.
-  struct Description {
-    std::string name;
-    std::string help;
-    prometheus::MetricType type;
-    std::vector<double> limits;  // of a histogram
+  // The one that belongs to the family's type is in use.
+  struct Series {
+    Counter counter;
+    Gauge gauge;
   };
 
   // The series with these labels, made if there is none.
-  Counter& AddCounter(const Description& description, const Labels& labels)
-      EXCLUDES(mutex_);
-  Gauge& AddGauge(const Description& description, const Labels& labels)
-      EXCLUDES(mutex_);
-  Histogram& AddHistogram(const Description& description, const Labels& labels)
+  Series& FindOrAdd(const std::string& name, const std::string& help,
+                    prometheus::MetricType type, const Labels& labels)
       EXCLUDES(mutex_);
 
   // Called by the vendor's server for each scrape.
@@ -40,20 +33,12 @@ class Registry::Impl : public prometheus::Collectable {
       EXCLUDES(mutex_);
 
  private:
-  // Exactly one is set, by the type in the description.
-  struct Series {
-    std::unique_ptr<Counter> counter;
-    std::unique_ptr<Gauge> gauge;
-    std::unique_ptr<Histogram> histogram;
-  };
+  // All series of one name.
   struct Family {
-    Description description;
+    std::string help;
+    prometheus::MetricType type;
     std::map<Labels, Series> series;
   };
-
-  // Checks everything, then returns the place of the series.
-  Series& FindOrAdd(const Description& description, const Labels& labels)
-      REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   // by name; nodes stay where they are

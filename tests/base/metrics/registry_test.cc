@@ -1,6 +1,5 @@
 #include "base/metrics/registry.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,10 +15,9 @@
 namespace replicant::metrics {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::MessageOf;
 
-// The text that Prometheus scrapes: sorted, with cumulative buckets.
+// The text that Prometheus scrapes: sorted.
 TEST(RegistryTest, TextHoldsEveryMetricInOrder) {
   Registry registry;
   registry
@@ -32,22 +30,12 @@ TEST(RegistryTest, TextHoldsEveryMetricInOrder) {
   registry
       .AddCounter("replicant_actor_env_steps_total", "Steps.", {{"actor", "0"}})
       .Increment();
-  Histogram& seconds = registry.AddHistogram("replicant_learner_step_seconds",
-                                             "Time of a step.", {0.5, 1.0});
-  for (const double value : {0.25, 0.5, 0.75, 2.0}) seconds.Observe(value);
 
   EXPECT_EQ(registry.ToText(),
             R"(# HELP replicant_actor_env_steps_total Steps.
 # TYPE replicant_actor_env_steps_total counter
 replicant_actor_env_steps_total{actor="0"} 1
 replicant_actor_env_steps_total{actor="1"} 3
-# HELP replicant_learner_step_seconds Time of a step.
-# TYPE replicant_learner_step_seconds histogram
-replicant_learner_step_seconds_count 4
-replicant_learner_step_seconds_sum 3.5
-replicant_learner_step_seconds_bucket{le="0.5"} 2
-replicant_learner_step_seconds_bucket{le="1"} 3
-replicant_learner_step_seconds_bucket{le="+Inf"} 4
 # HELP replicant_replay_items Items in the table.
 # TYPE replicant_replay_items gauge
 replicant_replay_items{table="main"} 42
@@ -68,8 +56,6 @@ TEST(RegistryTest, TheSameMetricIsTheSameObject) {
   Counter& a = registry.AddCounter("a_total", "A.", {{"x", "1"}});
   EXPECT_EQ(&registry.AddCounter("a_total", "A.", {{"x", "1"}}), &a);
   EXPECT_NE(&registry.AddCounter("a_total", "A.", {{"x", "2"}}), &a);
-  Histogram& h = registry.AddHistogram("h", "H.", {1});
-  EXPECT_EQ(&registry.AddHistogram("h", "H.", {1}), &h);
 }
 
 TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
@@ -96,17 +82,6 @@ TEST(RegistryTest, BadMetricsAreNamedAndNotAdded) {
   EXPECT_EQ(
       MessageOf<InvalidArgument>([&] { registry.AddGauge("a", "Other."); }),
       "metric 'a': exists as a gauge with the help text 'A.'");
-  EXPECT_EQ(MessageOf<InvalidArgument>(
-                [&] { registry.AddHistogram("a", "A.", {1}); }),
-            "metric 'a': exists as a gauge with the help text 'A.' "
-            "and other limits");
-  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
-              registry.AddHistogram("h", "H.", {2, 1});
-            }),
-            "Histogram: bucket limits must be finite and ascending, got 2, 1");
-  EXPECT_EQ(
-      MessageOf<InvalidArgument>([&] { registry.AddHistogram("h", "H.", {}); }),
-      "Histogram: expected 1 to 100 bucket limits, got 0");
   EXPECT_EQ(registry.ToText(), before);
 }
 
@@ -123,36 +98,12 @@ TEST(RegistryTest, SeriesWithoutEndAreRefused) {
             "a value that never repeats");
 }
 
-TEST(HistogramTest, ALimitBelongsToTheBucketBelow) {
-  Histogram h({1, 2});
-  for (const double value : {-1.0, 1.0, 1.5, 2.0, 2.5}) h.Observe(value);
-  EXPECT_THAT(h.counts(), ElementsAre(2, 2, 1));
-  EXPECT_EQ(h.sum(), 6.0);
-}
-
-// Would catch a NaN that is lost, or that spoils the sum for good.
-TEST(HistogramTest, NanIsCountedAndNotSummed) {
-  Histogram h({1});
-  h.Observe(NAN);
-  h.Observe(0.5);
-  EXPECT_THAT(h.counts(), ElementsAre(1, 1));
-  EXPECT_EQ(h.sum(), 0.5);
-}
-
-TEST(HistogramTest, ExponentialLimitsGrowByTheFactor) {
-  EXPECT_THAT(ExponentialLimits(0.5, 2, 4), ElementsAre(0.5, 1, 2, 4));
-  EXPECT_EQ(MessageOf<InvalidArgument>([] { ExponentialLimits(0, 2, 4); }),
-            "ExponentialLimits: expected first > 0, factor > 1 and count in "
-            "[1, 100], got 0, 2, 4");
-}
-
 // Would catch an update that is lost between threads (and, under tsan, a
 // race).
 TEST(RegistryTest, ThreadsLoseNoIncrement) {
   constexpr int kIncrements = 20000;
   Registry registry;
   Counter& counter = registry.AddCounter("a_total", "A.");
-  Histogram& histogram = registry.AddHistogram("h", "H.", {1});
   {
     std::vector<std::unique_ptr<Thread>> threads;
     threads.reserve(4);
@@ -161,14 +112,12 @@ TEST(RegistryTest, ThreadsLoseNoIncrement) {
           std::make_unique<Thread>("adder", [&](const Thread::StopToken&) {
             for (int i = 0; i < kIncrements; ++i) {
               counter.Increment();
-              histogram.Observe(1);
             }
           }));
     }
     for (const auto& thread : threads) thread->Join();
   }
   EXPECT_EQ(counter.value(), 4.0 * kIncrements);
-  EXPECT_EQ(histogram.sum(), 4.0 * kIncrements);
 }
 
 TEST(CounterDeathTest, ACounterThatShrinksAborts) {
