@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/config/document.h"
 #include "base/config/problems.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -126,7 +127,7 @@ void CommandLine::AddSetting(const std::string& name, const std::string& key,
       .add_option_function<std::string>(
           name,
           [this, key](const std::string& given) {
-            parser_->settings.push_back(key + "=" + given);
+            parser_->settings.push_back(Setting(key, given));
           },
           help)
       ->type_name("VALUE");

@@ -2,7 +2,7 @@
 // merges the bases of a file into it in their order (each loaded the same way,
 // with a check for cycles) and the file itself last. Each override "a.b=value"
 // is then applied to the result: its path is walked, missing maps are made, and
-// the value is parsed as YAML.
+// the value is parsed as YAML if it begins like a list, a map or quoted text.
 #include "base/config/document.h"
 
 #include <fmt/format.h>
@@ -159,6 +159,18 @@ void SetPlace(const Place& place, Node* node) {
   }
 }
 
+// Whether the value of an override is a list, a map or quoted text.
+bool BeginsAsYaml(std::string_view text) {
+  return !text.empty() &&
+         std::string_view("[{\"'").find(text.front()) != std::string_view::npos;
+}
+
+// Whether the value of an override is none, where its key allows that.
+bool IsNullWord(std::string_view text) {
+  return text.empty() || text == "~" || text == "null" || text == "Null" ||
+         text == "NULL";
+}
+
 // Applies one "a.b=value".
 class Override {
  public:
@@ -195,9 +207,24 @@ class Override {
     return keys_.size() < static_cast<size_t>(YamlLimits::kDepth);
   }
 
-  // A value is parsed as the only element of a list, which allows the same
-  // forms as in a list, among them a plain scalar and an absent value.
   std::optional<Node> ParseValue(const std::string& text) {
+    if (BeginsAsYaml(text)) return ParseYamlValue(text);
+    // plain text is the value as it stands, whatever YAML would make of it
+    if (const std::string problem = ProblemOfText(text); !problem.empty()) {
+      problems_->Add(place_, Printable(text_.substr(0, text_.find('='))),
+                     problem);
+      return std::nullopt;
+    }
+    Node value;
+    value.kind = IsNullWord(text) ? Node::Kind::kNull : Node::Kind::kScalar;
+    value.text = text;
+    value.place = place_;
+    return value;
+  }
+
+  // A value is parsed as the only element of a list, which allows the same
+  // forms as in a list.
+  std::optional<Node> ParseYamlValue(const std::string& text) {
     // a flow list would end at a ']' of the value; a block list does not
     std::optional<Node> list = ParseYaml("- " + text, place_.file, problems_);
     if (!list) return std::nullopt;
@@ -262,6 +289,12 @@ class Override {
 };
 
 }  // namespace
+
+std::string Setting(std::string_view key, std::string_view text) {
+  const bool is_plain =
+      !BeginsAsYaml(text) && !IsNullWord(text) && ProblemOfText(text).empty();
+  return fmt::format("{}={}", key, is_plain ? text : QuotedToYaml(text));
+}
 
 Document::Document() {
   root_.kind = Node::Kind::kMap;

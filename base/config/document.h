@@ -38,10 +38,12 @@ class Document {
   // An empty configuration: every default.
   Document();
 
-  // Reads a file and its bases. An override is "a.b=value", with the value
-  // written as in YAML ("log.level=debug", "sizes=[3, 4]", "hosts.0.port=80").
-  // Throws ConfigError with every problem found so far if a file cannot be read
-  // or is not YAML.
+  // Reads a file and its bases. An override is "a.b=value". A value that begins
+  // with [, {, " or ' is YAML ("sizes=[3, 4]"). Every other value is taken as
+  // it stands, blanks, "#" and ": " included ("dir=runs/exp #1"); an empty one,
+  // null and ~ are no value, which a text key reads as the words "null" and
+  // "~". Throws ConfigError with every problem found so far if a file cannot be
+  // read or is not YAML.
   static Document FromFile(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides = {});
   // The same with files from `read_file` instead of the disk.
@@ -60,5 +62,9 @@ class Document {
   Node root_;
   Problems problems_;
 };
+
+// The override "key=value" whose value reads back as exactly `text`, which must
+// be UTF-8: `text` itself, in quotes where it would be read as something else.
+std::string Setting(std::string_view key, std::string_view text);
 
 }  // namespace replicant::config

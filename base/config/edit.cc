@@ -21,6 +21,12 @@ const Node* FindNode(const Document& document, std::string_view key) {
   return node;
 }
 
+// Whether a text key reads a text from the node.
+bool HasText(const Node& node) {
+  return node.kind == Node::Kind::kScalar ||
+         (node.kind == Node::Kind::kNull && !node.text.empty());
+}
+
 // The folder of the file that holds `place`, as the file's name was given;
 // empty for an option.
 std::filesystem::path FolderOf(Document& document, const Place& place) {
@@ -36,18 +42,13 @@ std::filesystem::path FolderOf(Document& document, const Place& place) {
 std::optional<std::string> ValueOf(const Document& document,
                                    std::string_view key) {
   const Node* const found = FindNode(document, key);
-  if (found == nullptr || found->kind != Node::Kind::kScalar) {
-    return std::nullopt;
-  }
+  if (found == nullptr || !HasText(*found)) return std::nullopt;
   return found->text;
 }
 
 void MakeAbsolute(Document& document, std::string_view key) {
   const Node* const found = FindNode(document, key);
-  if (found == nullptr || found->kind != Node::Kind::kScalar ||
-      found->text.empty()) {
-    return;
-  }
+  if (found == nullptr || !HasText(*found) || found->text.empty()) return;
   const auto folder = FolderOf(document, found->place);
   // the node belongs to `document`, which may be changed
   const_cast<Node*>(found)->text =

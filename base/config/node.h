@@ -31,7 +31,8 @@ struct Node {
   Kind kind = Kind::kNull;
   Place place;
   // kScalar: its text, and whether it was quoted or a block ("12", |) and so
-  // can only be text
+  // can only be text; kNull of an override: its word, which is the value of a
+  // text key
   std::string text;
   bool is_quoted = false;
   // kList

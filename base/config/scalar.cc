@@ -412,6 +412,9 @@ std::string DescribeNode(const Node& node) {
 }
 
 ParsedScalar ParseScalar(const Node& node, const ScalarType& type) {
+  // "--set run.dir=null" is about a folder with this name
+  const bool is_word = node.kind == Node::Kind::kNull && !node.text.empty();
+  if (is_word && type.kind == Kind::kText) return Good(node.text);
   if (node.kind == Node::Kind::kNull) {
     return Bad("has no value; expected " + type.Wanted(),
                type.kind == Kind::kText

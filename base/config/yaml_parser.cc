@@ -290,6 +290,15 @@ int FirstIndentedByTab(const std::string& text) {
 
 }  // namespace
 
+std::string ProblemOfText(std::string_view text) {
+  try {
+    CheckText(text, /*file=*/0);
+  } catch (const ParseFailure& failure) {
+    return failure.message;
+  }
+  return "";
+}
+
 std::optional<Node> ParseYaml(const std::string& text, int file,
                               Problems* problems) {
   try {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/config/node.h"
 #include "base/config/problems.h"
@@ -29,5 +30,9 @@ struct YamlLimits {
 // tree can be made; a duplicate key adds a problem but still leaves a tree.
 std::optional<Node> ParseYaml(const std::string& text, int file,
                               Problems* problems);
+
+// Why `text` cannot be a plain value: bytes that are not UTF-8, or a control
+// character. Empty if it can.
+std::string ProblemOfText(std::string_view text);
 
 }  // namespace replicant::config

@@ -159,7 +159,7 @@ TEST(DocumentTest, NamesTheOverrideThatIsWrong) {
       ProblemsOf({{"run.yaml", "hosts: [{port: 1}]\nsmall: 5\n"}},
                  {"smal=1", "hosts.1.port=2", "ratio=[1", "small", "a..b=1",
                   "base=x.yaml", "rate.error_buffer=1", "small.x=1",
-                  "sizes.0=1", "name=a\n- b"}),
+                  "sizes.0=1", "name='a'\n- b", "name=\xff", "name=a\x01"}),
       "--set smal=1: smal: unknown key; did you mean 'small'?\n"
       "--set hosts.1.port=2: hosts.1: the list there has 1 elements, counted "
       "from 0\n"
@@ -174,7 +174,96 @@ TEST(DocumentTest, NamesTheOverrideThatIsWrong) {
       "1000000] (a count)\n"
       "--set sizes.0=1: sizes: is a map; expected a list (sizes of layers); "
       "hint: --set reaches only elements of a list that is in a file\n"
-      "--set name=a\\x0a- b: name: more than one value");
+      "--set name='a'\\x0a- b: name: more than one value\n"
+      "--set name=\xff: name: byte 0xff is not UTF-8 text\n"
+      "--set name=a\\x01: name: control character 0x01; hint: write it as "
+      "\"\\x01\" in double quotes");
+}
+
+// Texts that YAML would read as a comment, a map, a list, a number, no value or
+// an error.
+const std::vector<std::string>& TrickyTexts() {
+  static const auto* const kTexts =
+      new std::vector<std::string>{"exp #1",
+                                   "a: b",
+                                   "x ",
+                                   " x",
+                                   "null",
+                                   "~",
+                                   "Null",
+                                   "[8, 8]",
+                                   "[",
+                                   "{a: 1}",
+                                   "{",
+                                   "\"q\"",
+                                   "'q'",
+                                   "'",
+                                   "*a",
+                                   "&a",
+                                   "!t",
+                                   "| x",
+                                   "> x",
+                                   "- x",
+                                   "? x",
+                                   "@x",
+                                   "`x",
+                                   "%x",
+                                   "#",
+                                   ":",
+                                   "a:",
+                                   "1e3",
+                                   "010",
+                                   "yes",
+                                   "",
+                                   "\\x41",
+                                   "a\nb",
+                                   "a\tb",
+                                   "a\x01b",
+                                   "$HOME",
+                                   "@SEED@",
+                                   "a=b",
+                                   "---",
+                                   "...",
+                                   "\xc3\xa4",
+                                   "\xef\xbb\xbfx",
+                                   "\xe2\x80\xa8",
+                                   "\xc2\x85",
+                                   ".inf",
+                                   "a\rb",
+                                   "x\n",
+                                   "<<"};
+  return *kTexts;
+}
+
+TEST(DocumentTest, ASettingIsReadAsItsText) {
+  for (const std::string& text : TrickyTexts()) {
+    const auto loaded = Load<SampleConfig>(
+        FromFiles({{"run.yaml", ""}}, {Setting("name", text)}));
+    EXPECT_EQ(loaded.config.name, text);
+    // and so is the configuration that a run keeps
+    EXPECT_EQ(Read({{"run.yaml", loaded.resolved_yaml}}).name, text);
+  }
+  EXPECT_EQ(Setting("a.b", "exp #1"), "a.b=exp #1");
+}
+
+// What a user types into a shell is the value, too.
+TEST(DocumentTest, APlainOverrideIsTakenAsItStands) {
+  for (const std::string& text : TrickyTexts()) {
+    if (text.empty() || std::string("[{\"'").find(text[0]) < 4 ||
+        text == "a\x01b") {
+      continue;
+    }
+    EXPECT_EQ(Read({{"run.yaml", ""}}, {"name=" + text}).name, text);
+  }
+  // no value where the key allows that, and never a number
+  EXPECT_EQ(
+      Read({{"run.yaml", "maybe_small: 3"}}, {"maybe_small=null"}).maybe_small,
+      std::nullopt);
+  EXPECT_EQ(ProblemsOf({{"run.yaml", ""}}, {"small=null", "ratio=1 #2"}),
+            "--set small=null: small: has no value; expected a whole number in "
+            "[-5, 1000000] (a count); hint: leave the key out for its default\n"
+            "--set ratio=1 #2: ratio: cannot read '1 #2' as a number in [0, 1] "
+            "(a share)");
 }
 
 }  // namespace
