@@ -4,6 +4,7 @@ The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME or MODULE:NAME, names 
 makes the environments of the task `python-environment`.
 """
 
+import functools
 import os
 import sys
 
@@ -31,10 +32,9 @@ def main() -> int:
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
     make_adapter = None
     if name := os.environ.get("REPLICANT_MAKE_ENV"):
-        make = _own_environment.find(name)
+        from replicant._adapter import adapt
 
-        def make_adapter():
-            return _own_environment.Adapter(make())
+        make_adapter = functools.partial(adapt, _own_environment.find(name))
 
     return _program.run([executable(), *sys.argv[1:]], executable(), _own_environment.TASK,
                         make_adapter)

@@ -7,6 +7,7 @@
     action = policy.act(observation)
 """
 
+import functools
 import os
 import pathlib
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ load_mujoco()
 load_onednn()
 
 from replicant import _own_environment, _policy, envs  # noqa: E402
+from replicant._adapter import adapt  # noqa: E402
 
 
 def _checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -72,9 +74,7 @@ class Policy:
         make_adapter = None
         if make_env is not None:
             make = _own_environment.find(_own_environment.name_of(make_env))
-
-            def make_adapter():
-                return _own_environment.Adapter(make())
+            make_adapter = functools.partial(adapt, make)
 
         core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
                               num_threads, _own_environment.TASK, make_adapter)

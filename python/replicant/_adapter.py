@@ -1,0 +1,258 @@
+"""A user's environment as the roles of a training see it: numbers in, numbers out."""
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dm_env
+import gymnasium
+import numpy as np
+
+from replicant.errors import ConfigError, InvalidArgument
+
+_ALLOWED = ("allowed: arrays of numbers or booleans of at most two dimensions, no bytes of two "
+            "(pictures), and Discrete; no spaces within spaces")
+
+
+class _Part:
+    """One array of an observation.
+
+    shape  as the environment gives it
+    size   of the numbers that it becomes: each choice of `counts` becomes as many numbers, of which
+           one is 1 and the others 0
+    """
+
+    def __init__(self, name: str, spec):
+        self.name = name
+        self.shape = getattr(spec, "shape", None)
+        dtype = getattr(spec, "dtype", None)
+        # Discrete has n, dm_env's DiscreteArray num_values; MultiBinary has n too, and a shape
+        counts = getattr(spec, "nvec", getattr(spec, "num_values", None))
+        if counts is None and self.shape == ():
+            counts = getattr(spec, "n", None)
+        if (self.shape is None or dtype is None or not np.dtype(dtype).kind in "biuf"
+                or len(self.shape) > 2 or (dtype == np.uint8 and len(self.shape) > 1)):
+            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}")
+        self.shape = tuple(int(n) for n in self.shape)
+        self.counts = None if counts is None else np.ravel(counts).astype(int)
+        self._start = np.ravel(getattr(spec, "start", 0))
+        self.dims = list(self.shape) if counts is None else [int(self.counts.sum())]
+        self.size = math.prod(self.dims)
+
+    def array(self, value) -> np.ndarray:
+        """The value as an array; InvalidArgument unless it is one of numbers."""
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            array = None
+        if array is None or array.dtype.kind not in "biuf":
+            raise InvalidArgument(f"observation '{self.name}' is {value!r:.80}; want numbers")
+        return array
+
+    def rows(self, value, num_rows: int | None = None) -> np.ndarray:
+        """One value, or `num_rows` values, as numbers: float64 [1 or num_rows, size]."""
+        array = self.array(value)
+        wanted = self.shape if num_rows is None else (num_rows, *self.shape)
+        # sides of 1 change nothing
+        if [n for n in array.shape if n != 1] != [n for n in wanted if n != 1]:
+            raise InvalidArgument(f"observation '{self.name}' has the shape {array.shape}; want "
+                                  f"{wanted}, as the environment says")
+        array = array.reshape(num_rows or 1, -1)
+        if self.counts is None:
+            return array.astype(np.float64)
+        choices = array - self._start
+        if not ((choices >= 0) & (choices < self.counts) & (choices == choices.astype(int))).all():
+            raise InvalidArgument(f"observation '{self.name}' is {value!r:.80}; its space has the "
+                                  f"values {self._start.tolist()} to "
+                                  f"{(self._start + self.counts - 1).tolist()}")
+        return np.concatenate(
+            [np.eye(count)[choices[:, i].astype(int)] for i, count in enumerate(self.counts)], axis=1)
+
+
+class ObservationForm:
+    """How the observations of an environment become one array of numbers.
+
+    parts  the arrays, in their order
+    """
+
+    def __init__(self, spec):
+        # a space or specification of one array, or a dictionary of them
+        named = getattr(spec, "spaces", spec)
+        self._is_dict = isinstance(named, Mapping)
+        if isinstance(named, (tuple, list)):
+            raise ConfigError(f"make_env: the observation is {spec}; {_ALLOWED}")
+        self.parts = [_Part(name, part) for name, part in
+                      (named.items() if self._is_dict else [("observation", spec)])]
+        self.size = sum(part.size for part in self.parts)
+        if self.size == 0:
+            raise ConfigError(f"make_env: the observation {spec} has no numbers")
+
+    def _values(self, observation) -> list:
+        if not self._is_dict:
+            return [observation]
+        names = [part.name for part in self.parts]
+        if not isinstance(observation, Mapping) or not set(names) <= set(observation):
+            given = list(observation) if isinstance(observation, Mapping) else repr(observation)[:80]
+            raise InvalidArgument(f"an observation has {given}; want {names}")
+        return [observation[name] for name in names]
+
+    def flat(self, observation) -> np.ndarray:
+        """One observation of the environment, float64 [size]."""
+        return np.concatenate([part.rows(value)[0] for part, value in
+                               zip(self.parts, self._values(observation), strict=True)])
+
+    def batch(self, observation) -> tuple[np.ndarray, bool]:
+        """One observation or a batch of them, float64 [B, size], and whether it is a batch."""
+        values = self._values(observation)
+        first = self.parts[0].array(values[0])
+        is_batch = first.ndim == len(self.parts[0].shape) + 1
+        num_rows = len(first) if is_batch else None
+        return np.concatenate([part.rows(value, num_rows) for part, value in
+                               zip(self.parts, values, strict=True)], axis=1), is_batch
+
+    def is_own(self, observation) -> bool:
+        """Whether this is an observation of the environment, or a batch, and not yet numbers."""
+        if self._is_dict:
+            return isinstance(observation, Mapping)
+        array, own = self.parts[0].array(observation), self.parts[0].shape
+        if self.parts[0].counts is None and len(own) == 1:
+            return False  # the numbers are the observation
+        is_choice = self.parts[0].counts is not None and array.dtype.kind in "iu"
+        return array.shape == own or (array.shape[1:] == own and (is_choice or own != ()))
+
+
+def is_dm_env(environment) -> bool:
+    """Whether the environment has dm_env's face, not Gymnasium's. ConfigError if it has neither."""
+    if isinstance(environment, gymnasium.vector.VectorEnv):
+        raise ConfigError(f"make_env: got {environment!r}, a batch of environments; want one")
+    # a wrapper may show the attributes of both
+    if isinstance(environment, gymnasium.Env):
+        return False
+    if isinstance(environment, dm_env.Environment):
+        return True
+    if hasattr(environment, "observation_space") and hasattr(environment, "action_space"):
+        return False
+    if all(callable(getattr(environment, name, None)) for name in ("observation_spec", "action_spec")):
+        return True
+    raise ConfigError(f"make_env: got {environment!r}, want an environment of Gymnasium or dm_env")
+
+
+def bounds_of(action) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest action of a space or specification, float64 [A]. ConfigError if an agent
+    cannot choose between them."""
+    low = getattr(action, "low", getattr(action, "minimum", None))
+    high = getattr(action, "high", getattr(action, "maximum", None))
+    if low is None or high is None or np.dtype(action.dtype).kind != "f":
+        raise ConfigError(f"make_env: the actions are {action}; an agent needs floating-point numbers "
+                          "between two bounds, such as Box(-1, 1, (2,), float32)")
+    low, high = (np.broadcast_to(bound, action.shape).ravel().astype(float) for bound in (low, high))
+    if not np.isfinite([low, high]).all() or not (low <= high).all() or not (low < high).any():
+        raise ConfigError(f"make_env: the bounds of the actions are {low} and {high}; an agent needs "
+                          "finite ones and a range between them; hint: "
+                          "gymnasium.wrappers.RescaleAction")
+    return low, high
+
+
+def control_timestep_s(environment) -> float:
+    """Simulated seconds of a step; 0 if the environment does not say so."""
+    for source in (environment, getattr(environment, "unwrapped", None)):
+        for name in ("control_timestep", "dt"):
+            try:
+                value = getattr(source, name)
+                value = value() if callable(value) else value
+            except Exception:  # the user's code; the number is not needed
+                continue
+            if isinstance(value, numbers.Real) and not isinstance(value, bool) and (
+                    0 < value < math.inf):
+                return float(value)
+    return 0.0
+
+
+def number_of(value, name: str) -> float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise InvalidArgument(f"the {name} is {value!r:.80}; want a number")
+    return float(array.item())
+
+
+def _flag_of(value, name: str) -> bool:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
+        raise InvalidArgument(f"{name} is {value!r:.80}; want True or False")
+    return bool(array.item())
+
+
+class Adapter:
+    """Gymnasium's or dm_env's environment with observations as one array of numbers.
+
+    form                how an observation becomes numbers
+    observation         [(name, shape), ...] of the arrays of numbers, in their order
+    minimum, maximum    of the actions
+    control_timestep_s  of one step; 0: unknown
+    """
+
+    def __init__(self, environment):
+        self._environment = environment
+        self._is_dm = is_dm_env(environment)
+        if self._is_dm:
+            self.form = ObservationForm(environment.observation_spec())
+            action = environment.action_spec()
+        else:
+            self.form = ObservationForm(environment.observation_space)
+            action = environment.action_space
+        low, high = bounds_of(action)
+        self._shape = tuple(action.shape)
+        self.action_dtype = np.dtype(action.dtype)
+        self.observation = [(part.name, part.dims) for part in self.form.parts]
+        self.minimum, self.maximum = low.tolist(), high.tolist()
+        self.control_timestep_s = control_timestep_s(environment)
+
+    def reset(self, seed: int) -> np.ndarray:
+        if self._is_dm:
+            # dm_env has no seeds: a task that draws from NumPy's global stream repeats
+            np.random.seed(seed % 2**32)
+            return self.form.flat(self._environment.reset().observation)
+        result = self._environment.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise InvalidArgument(f"reset() returned {result!r:.80}; want (observation, info)")
+        return self.form.flat(result[0])
+
+    def step(self, action) -> tuple[np.ndarray, float, float, bool]:
+        """(observation, reward, discount, whether the episode is over)."""
+        action = np.asarray(action, dtype=self.action_dtype).reshape(self._shape)
+        result = self._environment.step(action)
+        if self._is_dm:
+            if result.first():
+                raise InvalidArgument("step() began an episode before the last one was over; want "
+                                      "a step of type MID or LAST")
+            return (self.form.flat(result.observation), number_of(result.reward, "reward"),
+                    number_of(result.discount, "discount"), bool(result.last()))
+        if not isinstance(result, tuple) or len(result) != 5:
+            raise InvalidArgument(f"step() returned {result!r:.80}; want (observation, reward, "
+                                  "terminated, truncated, info)")
+        observation, reward, terminated, truncated, _ = result
+        terminated = _flag_of(terminated, "terminated")
+        return (self.form.flat(observation), number_of(reward, "reward"), 0.0 if terminated else 1.0,
+                terminated or _flag_of(truncated, "truncated"))
+
+    def close(self) -> None:
+        """Closes the environment; further calls do nothing."""
+        environment, self._environment = self._environment, None
+        close_environment(environment)
+
+
+def close_environment(environment) -> None:
+    close = getattr(environment, "close", None)
+    if callable(close):
+        close()
+
+
+def adapt(make: Callable[[], Any]) -> Adapter:
+    """The adapter of a new environment, which is closed if it cannot be used."""
+    environment = make()
+    try:
+        return Adapter(environment)
+    except BaseException:
+        close_environment(environment)
+        raise
