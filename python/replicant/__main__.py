@@ -23,6 +23,12 @@ def main() -> int:
     # before OpenMP is loaded; its threads would spin for the processors of other roles
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
+    name = os.environ.get("REPLICANT_MAKE_ENV")
+    if name:
+        from replicant import _group_guard
+
+        # a fork, before there are threads
+        _group_guard.start()
     from replicant._libraries import load_mujoco, load_onednn, suite_folder
 
     load_mujoco()
@@ -31,7 +37,7 @@ def main() -> int:
 
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
     make_adapter = None
-    if name := os.environ.get("REPLICANT_MAKE_ENV"):
+    if name:
         from replicant._adapter import adapt
 
         make_adapter = functools.partial(adapt, _own_environment.find(name))
