@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/tensor/byte_source.h"
+#include "base/tensor/safetensors_types.h"
 
 namespace replicant {
 namespace {
@@ -140,21 +141,23 @@ HostTensor SafetensorsReader::Read(std::string_view name) const {
                               header_.tensors.size()));
   }
   const SafetensorsInfo& info = header_.tensors[found->second];
-  const auto dtype = ParseSafetensorsDType(info.dtype_name);
-  if (!dtype.has_value()) {
-    throw IoError(fmt::format(
-        "{}: tensor '{}' has dtype '{}'; allowed: F32, F64, BF16, U8, I32, "
-        "I64, BOOL",
-        where_, name, info.dtype_name));
+  const std::string where = fmt::format("{}: tensor '{}'", where_, name);
+  const SafetensorsType* const type = FindSafetensorsType(info.dtype_name);
+  if (type == nullptr || !type->dtype) {
+    throw IoError(fmt::format("{} has dtype '{}'; allowed: {}", where,
+                              info.dtype_name, ReadableSafetensorsTypes()));
   }
 
   // the header was checked: the size fits the file and the shape
-  HostTensor tensor(*dtype, info.shape, HostBuffer::Fill::kUninitialised);
-  source_->ReadAt(data_offset_ + info.begin, tensor.bytes());
-  if (*dtype == DType::kBool) {
-    CheckBoolBytes(tensor.bytes(),
-                   fmt::format("{}: tensor '{}'", where_, name));
+  HostTensor tensor(*type->dtype, info.shape, HostBuffer::Fill::kUninitialised);
+  if (type->name == SafetensorsDTypeName(*type->dtype)) {
+    source_->ReadAt(data_offset_ + info.begin, tensor.bytes());
+  } else {
+    std::vector<std::byte> bytes(info.end - info.begin);
+    source_->ReadAt(data_offset_ + info.begin, bytes);
+    ConvertFromSafetensors(*type, bytes, tensor.mutable_view(), where);
   }
+  if (tensor.dtype() == DType::kBool) CheckBoolBytes(tensor.bytes(), where);
   return tensor;
 }
 

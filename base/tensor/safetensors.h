@@ -29,8 +29,10 @@ class ByteSource;
 // name, more than 8 dimensions, offsets with gaps, overlaps or outside the
 // file, and a size that does not match the shape.
 //
-// A file with tensors of a type that DType lacks (F16, F8_E4M3, U16, ...) can
-// be opened and listed; Read() of such a tensor throws.
+// As in the reference, the header may begin with blanks, its metadata may be
+// null, and unknown fields of an entry are ignored. Types that DType lacks are
+// converted (safetensors_types.h); a file with tensors of a type that cannot be
+// converted can be opened and listed.
 //
 // Thread-safety: const methods may run concurrently.
 //
@@ -53,9 +55,10 @@ class SafetensorsReader {
   }
   bool Has(std::string_view name) const;
 
-  // Reads one tensor. Throws IoError if there is no tensor with that name, if
-  // its type is one that DType lacks, if a kBool element is neither 0 nor 1, or
-  // if the file cannot be read.
+  // Reads one tensor, F16 as kF32 and so on (SafetensorsType::dtype). Throws
+  // IoError if there is no tensor with that name, if its type cannot be read,
+  // if a kBool element is neither 0 nor 1 or a U64 element too large, or if the
+  // file cannot be read.
   HostTensor Read(std::string_view name) const;
 
  private:

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/tensor/safetensors_types.h"
 
 namespace replicant {
 namespace {
@@ -19,16 +20,11 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-constexpr std::pair<std::string_view, DType> kDTypeNames[] = {
-    {"F32", DType::kF32},  {"F64", DType::kF64}, {"BF16", DType::kBF16},
-    {"U8", DType::kU8},    {"I32", DType::kI32}, {"I64", DType::kI64},
-    {"BOOL", DType::kBool}};
-
 // Follows the JSON text and accepts only
 //   {"__metadata__": {"key": "text", ...},
 //    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-// A state names the next expected element. No tree is built, so nesting costs
-// no memory.
+// A state names the next expected element. No tree is built. The values of
+// unknown fields are passed over, whatever they are.
 class HeaderSax : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderSax(const std::string& where) : where_(where) {}
@@ -36,7 +32,9 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   SafetensorsHeader TakeHeader() { return std::move(header_); }
 
   bool start_object(std::size_t /*count*/) override {
-    if (state_ == State::kStart) {
+    if (state_ == State::kSkip) {
+      ++skip_depth_;
+    } else if (state_ == State::kStart) {
       state_ = State::kName;
     } else if (state_ == State::kTensor) {
       state_ = State::kField;
@@ -49,6 +47,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool key(string_t& text) override {
+    if (state_ == State::kSkip) return true;
     if (state_ == State::kName) {
       BeginEntry(text);
     } else if (state_ == State::kField) {
@@ -64,6 +63,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& text) override {
+    if (state_ == State::kSkip) return Pass();
     if (state_ == State::kDType) {
       info_.dtype_name = text;
       state_ = State::kField;
@@ -77,6 +77,10 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool start_array(std::size_t /*count*/) override {
+    if (state_ == State::kSkip) {
+      ++skip_depth_;
+      return true;
+    }
     if (state_ == State::kShape) {
       state_ = State::kShapeItem;
     } else if (state_ == State::kOffsets) {
@@ -89,6 +93,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool number_unsigned(number_unsigned_t number) override {
+    if (state_ == State::kSkip) return Pass();
     const bool is_shape = state_ == State::kShapeItem;
     if (!is_shape && state_ != State::kOffsetsItem) Unexpected("a number");
     const size_t max_size = is_shape ? Shape::kMaxRank : 2;
@@ -106,6 +111,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool end_array() override {
+    if (state_ == State::kSkip) return EndSkipped();
     if (state_ == State::kShapeItem) {
       info_.shape = TakeShape();
     } else {
@@ -118,6 +124,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   }
 
   bool end_object() override {
+    if (state_ == State::kSkip) return EndSkipped();
     if (state_ == State::kField) EndEntry();
     info_ = {};
     // both end in the object of names; its own end is the last event
@@ -125,14 +132,25 @@ class HeaderSax : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool null() override { Unexpected("null"); }
-  bool boolean(bool /*value*/) override { Unexpected("a boolean"); }
+  bool null() override {
+    if (state_ == State::kSkip) return Pass();
+    if (state_ != State::kMetadata) Unexpected("null");
+    // no metadata
+    info_ = {};
+    state_ = State::kName;
+    return true;
+  }
+  bool boolean(bool /*value*/) override {
+    return state_ == State::kSkip ? Pass() : Unexpected("a boolean");
+  }
   bool number_integer(number_integer_t /*value*/) override {
-    Unexpected("a negative number");
+    return state_ == State::kSkip ? Pass() : Unexpected("a negative number");
   }
   bool number_float(number_float_t /*value*/,
                     const string_t& /*text*/) override {
-    Unexpected("a number that is not whole or too large");
+    return state_ == State::kSkip
+               ? Pass()
+               : Unexpected("a number that is not whole or too large");
   }
   bool binary(binary_t& /*value*/) override { Unexpected("binary data"); }
   bool parse_error(std::size_t position, const std::string& /*token*/,
@@ -156,6 +174,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
     kMetadata,
     kMetadataName,
     kMetadataValue,
+    kSkip,
   };
 
   void BeginEntry(const std::string& name) {
@@ -176,12 +195,22 @@ class HeaderSax : public nlohmann::json_sax<Json> {
     } else if (field == "data_offsets") {
       state_ = State::kOffsets;
     } else {
-      Fail(fmt::format(
-          "unknown field '{}'; allowed: dtype, shape, data_offsets", field));
+      state_ = State::kSkip;
+      return;
     }
     if (!fields_.insert(field).second) {
       Fail(fmt::format("second field '{}'", field));
     }
+  }
+
+  // A value inside an unknown field, or its only one.
+  bool Pass() {
+    if (skip_depth_ == 0) state_ = State::kField;
+    return true;
+  }
+  bool EndSkipped() {
+    --skip_depth_;
+    return Pass();
   }
 
   void EndEntry() {
@@ -205,7 +234,8 @@ class HeaderSax : public nlohmann::json_sax<Json> {
     }
   }
 
-  [[noreturn]] void Unexpected(std::string_view what) const {
+  // Throws; bool for callers that return it.
+  [[noreturn]] bool Unexpected(std::string_view what) const {
     // indexed by State
     static constexpr std::string_view kExpected[] = {
         "an object",         "a name",
@@ -232,6 +262,7 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   SafetensorsInfo info_;
   std::set<std::string> fields_;
   std::string metadata_name_;
+  uint64_t skip_depth_ = 0;  // brackets open in an unknown field
   // the array being read
   std::array<uint64_t, Shape::kMaxRank> numbers_{};
   size_t numbers_size_ = 0;
@@ -257,10 +288,12 @@ void CheckLayout(std::vector<SafetensorsInfo>& tensors, uint64_t data_bytes,
           "tensor ends at {}; gaps and overlaps are not allowed",
           where, info.name, info.begin, position));
     }
-    const auto dtype = ParseSafetensorsDType(info.dtype_name);
-    if (dtype.has_value()) {
+    const SafetensorsType* const type = FindSafetensorsType(info.dtype_name);
+    if (type != nullptr) {
+      const auto size = static_cast<uint64_t>(info.shape.num_elements());
+      // no overflow: at most 2^60 elements
       const uint64_t size_bytes =
-          static_cast<uint64_t>(info.shape.num_elements()) * DTypeSize(*dtype);
+          type->bits < 8 ? size * type->bits / 8 : size * (type->bits / 8);
       if (size_bytes != info.end - info.begin) {
         throw IoError(fmt::format(
             "{}: tensor '{}' of {} {} needs {} bytes, but its data_offsets "
@@ -289,23 +322,13 @@ std::string Quoted(const std::string& text) {
 
 }  // namespace
 
-std::optional<DType> ParseSafetensorsDType(std::string_view name) {
-  for (const auto& [known_name, dtype] : kDTypeNames) {
-    if (known_name == name) return dtype;
-  }
-  return std::nullopt;
-}
-
-std::string_view SafetensorsDTypeName(DType dtype) {
-  return std::ranges::find(kDTypeNames, dtype,
-                           &std::pair<std::string_view, DType>::second)
-      ->first;
-}
-
 SafetensorsHeader ParseSafetensorsHeader(std::string_view json,
                                          uint64_t data_bytes,
                                          const std::string& where) {
-  if (!json.starts_with('{')) {
+  // the JSON parser would also take a byte order mark
+  const std::string_view blanks =
+      json.substr(0, std::min(json.find_first_not_of(" \t\r\n"), json.size()));
+  if (!json.substr(blanks.size()).starts_with('{')) {
     throw IoError(fmt::format(
         "{}: the safetensors header does not start with '{{'", where));
   }

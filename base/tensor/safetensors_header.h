@@ -2,13 +2,11 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/tensor/dtype.h"
 #include "base/tensor/shape.h"
 
 namespace replicant {
@@ -16,7 +14,7 @@ namespace replicant {
 // One tensor as the header of a .safetensors file lists it.
 struct SafetensorsInfo {
   std::string name;
-  // the file's word, for example "F32"; may be one that DType lacks
+  // the file's word, for example "F32"; may be unknown
   std::string dtype_name;
   Shape shape;
   // bytes [begin, end) of the data that follows the header
@@ -33,14 +31,10 @@ struct SafetensorsHeader {
   std::vector<SafetensorsInfo> tensors;
 };
 
-// std::nullopt for a type that DType lacks (F16, F8_E4M3, U16, ...).
-std::optional<DType> ParseSafetensorsDType(std::string_view name);
-std::string_view SafetensorsDTypeName(DType dtype);
-
 // Parses the JSON text of a header and checks it against the format and
 // against `data_bytes`, the size of what follows it (see safetensors.h).
 // Throws IoError, starting with `where`. O(n log n) in the number of tensors;
-// nesting is refused as soon as it is deeper than the format's.
+// nesting takes no memory, but for a bit per level in an unknown field.
 SafetensorsHeader ParseSafetensorsHeader(std::string_view json,
                                          uint64_t data_bytes,
                                          const std::string& where);

@@ -8,7 +8,9 @@
 
 #include "base/config/load.h"
 #include "base/error.h"
+#include "base/tensor/convert.h"
 #include "base/tensor/safetensors.h"
+#include "engine/graph/tensor_type.h"
 #include "models/features/network.h"
 
 namespace replicant::learner {
@@ -57,7 +59,10 @@ FeatureExtractor::FeatureExtractor(const std::filesystem::path& weights,
   variables_.emplace(*backend_, /*seed=*/0);
   plan_.emplace(graph, spec, *variables_);
   for (const auto& [name, variable] : variables_->variables()) {
-    const HostTensor value = reader.Read(TensorName(name));
+    HostTensor value = reader.Read(TensorName(name));
+    if (graph::IsFloating(value.dtype())) {
+      value = ConvertFloating(value.view(), DType::kF32);
+    }
     if (value.dtype() != DType::kF32 || value.shape() != variable.spec.shape) {
       throw IoError(
           fmt::format("{}: {}: want float32 {}, got {} {}", weights.string(),

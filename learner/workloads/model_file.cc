@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/tensor/convert.h"
 #include "base/tensor/safetensors.h"
+#include "engine/graph/tensor_type.h"
 #include "engine/nn/optimizers.h"
 
 namespace replicant::learner {
@@ -47,7 +49,10 @@ void ReadModel(const std::filesystem::path& path,
   for (const std::string& name : names) {
     const graph::VariableSpec& spec = store->at(name).spec;
     tensors.push_back(reader.Read(TorchName(name)));
-    const HostTensor& tensor = tensors.back();
+    HostTensor& tensor = tensors.back();
+    if (spec.dtype == DType::kF32 && graph::IsFloating(tensor.dtype())) {
+      tensor = ConvertFloating(tensor.view(), DType::kF32);
+    }
     if (tensor.dtype() != spec.dtype || tensor.shape() != spec.shape) {
       throw IoError(fmt::format(
           "{}: {}: want {} {}, got {} {}", path.string(), TorchName(name),

@@ -14,9 +14,10 @@ namespace replicant::learner {
 // Returns the averages among `names`, or all `names` if there are none.
 std::vector<std::string> AveragesIn(std::vector<std::string> names);
 
-// Sets the variables `names` of `store` and ignores the file's others. Throws
-// IoError, changing nothing, if the file cannot be read, or lacks a variable or
-// has it with another type or shape.
+// Sets the variables `names` of `store` and ignores the file's others. Floating
+// types (F16, BF16, F64, F8_*) become f32. Throws IoError, changing nothing, if
+// the file cannot be read, or lacks a variable or has it with another type or
+// shape.
 void ReadModel(const std::filesystem::path& path,
                const std::vector<std::string>& names,
                runtime::VariableStore* store);

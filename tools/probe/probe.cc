@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/tensor/convert.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/numeric_check.h"
 #include "engine/runtime/variable_store.h"
@@ -27,44 +28,10 @@ std::string Dotted(std::string name) {
   return name;
 }
 
-// The elements of a floating tensor as T.
-template <typename T>
-std::vector<T> FloatingAs(TensorView tensor) {
-  std::vector<T> values;
-  const auto append = [&](const auto& elements) {
-    for (const auto x : elements) values.push_back(static_cast<T>(x));
-  };
-  switch (tensor.dtype()) {
-    case DType::kF32:
-      append(tensor.Span<float>());
-      break;
-    case DType::kF64:
-      append(tensor.Span<double>());
-      break;
-    default:
-      for (const BFloat16 x : tensor.Span<BFloat16>()) {
-        values.push_back(static_cast<T>(static_cast<float>(x)));
-      }
-  }
-  return values;
-}
-
-// A tensor as another floating type, which is f32 or f64.
-HostTensor ConvertFloating(TensorView tensor, DType dtype) {
-  HostTensor converted(dtype, tensor.shape());
-  if (dtype == DType::kF64) {
-    std::ranges::copy(FloatingAs<double>(tensor),
-                      converted.MutableSpan<double>().begin());
-  } else {
-    std::ranges::copy(FloatingAs<float>(tensor),
-                      converted.MutableSpan<float>().begin());
-  }
-  return converted;
-}
-
 // An element of a floating tensor as text; NaN has no sign there.
 std::string ElementText(TensorView tensor, int64_t element) {
-  const double value = FloatingAs<double>(tensor)[static_cast<size_t>(element)];
+  const double value = ConvertFloating(tensor, DType::kF64)
+                           .Span<double>()[static_cast<size_t>(element)];
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 

@@ -56,6 +56,18 @@ def make(folder):
         {"b": spec("bfloat16", bits), "h": spec("float16", bits)},
         folder / "half.safetensors")
 
+    # types that Replicant converts, and the values that it makes of them
+    codes = np.arange(1 << 16, dtype="u2").view("f2")
+    given, wanted = {"f2": codes}, {"f2": codes.astype("f4")}
+    for dtype, wide in {"i1": "i4", "i2": "i4", "u2": "i4", "u4": "i8"}.items():
+        limits = np.iinfo(dtype)
+        given[dtype] = np.array([limits.min, 0, 1, limits.max], dtype)
+        wanted[dtype] = given[dtype].astype(wide)
+    given["u8"] = np.array([0, 1, (1 << 63) - 1], "u8")
+    wanted["u8"] = given["u8"].astype("i8")
+    safetensors.numpy.save_file(given, folder / "narrow.safetensors")
+    safetensors.numpy.save_file(wanted, folder / "wide.safetensors")
+
 
 def check(folder):
     expected = arrays()

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/rng.h"
+#include "base/tensor/convert.h"
 #include "base/tensor/safetensors.h"
 #include "learner/workloads/model_file.h"
 #include "learner/workloads/resnet_workload.h"
@@ -250,6 +251,26 @@ TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
   EXPECT_NE(Evaluated(fine_tuned), Evaluated(trained));
   fine_tuned.Begin();
   EXPECT_EQ(Evaluated(fine_tuned), Evaluated(trained));
+
+  // the same numbers in a wider type
+  std::vector<std::pair<std::string, HostTensor>> wide;
+  for (const SafetensorsInfo& info : reader.tensors()) {
+    HostTensor tensor = reader.Read(info.name);
+    if (tensor.dtype() == DType::kF32) {
+      tensor = ConvertFloating(tensor.view(), DType::kF64);
+    }
+    wide.emplace_back(info.name, std::move(tensor));
+  }
+  std::vector<NamedTensorView> views;
+  for (const auto& [name, tensor] : wide)
+    views.push_back({name, tensor.view()});
+  config.initial_variables = folder.path() / "wide.safetensors";
+  WriteSafetensors(config.initial_variables, views);
+  ResNetWorkload from_wide = Make(config, Images());
+  from_wide.Begin();
+  EXPECT_EQ(Evaluated(from_wide), Evaluated(trained));
+
+  config.initial_variables = path;
   config.num_classes = 4;
   EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()).Begin(); }),
             path.string() + ": fc.bias: want f32 [4], got f32 [3]");
