@@ -35,6 +35,8 @@ function(replicant_install_package)
     "${PROJECT_SOURCE_DIR}/cmake/FindLZ4.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindMuJoCo.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/FindStb.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/FindWebP.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindZeroMQ.cmake"
     DESTINATION "${REPLICANT_INSTALL_CMAKE}")
 endfunction()

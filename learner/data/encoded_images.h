@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "learner/data/image_source.h"
+#include "learner/data/left_out.h"
 
-// Sources of JPEG and PNG files.
+// Sources of image files (learner/data/files/decode.h has the formats).
 namespace replicant::data {
 
 // Larger files are refused.
@@ -29,25 +30,32 @@ struct EncodedImages {
   std::vector<EncodedImage> images;
   std::vector<std::string> class_names;
   int64_t num_classes = 0;
+  // Names are relative to the source.
+  LeftOutCounts left_out;
 };
 
 // Opens a folder with one folder of images per class, like torchvision's
 // ImageFolder: classes are numbered in the order of their names; images are the
-// .jpg, .jpeg and .png files at any depth, in the order of their paths. Links
-// to folders are followed, but not back to a folder on the way down. Other
-// files are ignored. With `training`, the classes have the numbers of their
-// names in that folder, and may be some of its classes.
+// files of kImageFiles (learner/data/files/image_names.h) at any depth, in the
+// order of their paths. Links to folders are followed, but not back to a folder
+// on the way down. Other files are left out, and so is what tools leave behind
+// (IsLeftByTools()), which ImageFolder takes for classes and images. With
+// `training`, the classes have the numbers of their names in that folder, and
+// may be some of its classes.
 //
-// Throws IoError for a folder that cannot be read or has no class, for a class
-// without images, and for one that is not in `training`.
+// Throws IoError for a folder that cannot be read or has no class, for classes
+// without images, and for classes that are not in `training`.
 EncodedImages ListImageFolder(const std::filesystem::path& folder,
                               const std::filesystem::path& training = {});
 
 // Opens tar files in WebDataset's layout: an example is the members KEY.jpg (or
-// .jpeg, .png) and KEY.cls, the class number as text, one after the other. KEY
-// has no dot behind its last slash. Other members are ignored, KEY.seg.png too.
-// `path` is a tar file or a folder of tar files (*.tar, in the order of their
-// names). Reads their headers, one read per member.
+// another image) and KEY.cls, the class number as text, one after the other.
+// KEY has no dot behind its last slash. Other members are left out, KEY.seg.png
+// too. Members without an extension and those that tools leave behind do not
+// end an example. A link is read as the member to which it leads. `path` is a
+// tar file or a folder of tar files (*.tar, in any case, in the order of their
+// names). Reads their headers, one read per member; of files with links three
+// times.
 //
 // Throws IoError for files that are not tar or are truncated, files without an
 // example, an image without a class, and two images with one key.

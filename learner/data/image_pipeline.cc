@@ -28,6 +28,11 @@ std::vector<replicator::InputSpec> SpecsOf(const ImagePipelineOptions& options,
   return specs;
 }
 
+// " (a, b)"; empty if there are none.
+std::string NamesText(const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format(" ({})", ListNames(names));
+}
+
 }  // namespace
 
 ImagePipeline::ImagePipeline(const ImagePipelineOptions& options,
@@ -39,9 +44,10 @@ ImagePipeline::ImagePipeline(const ImagePipelineOptions& options,
       specs_(SpecsOf(options, rows_)),
       order_(options.source->BlockSizes(), options.seed) {
   if (options_.source->num_classes() > options_.num_classes) {
-    throw InvalidArgument(
-        fmt::format("images: the source has {} classes, the network {}",
-                    options_.source->num_classes(), options_.num_classes));
+    throw InvalidArgument(fmt::format(
+        "images: the source has {} classes{}, the network {}",
+        options_.source->num_classes(),
+        NamesText(options_.source->class_names()), options_.num_classes));
   }
   slots_.resize(options_.num_threads > 0 ? static_cast<size_t>(std::max(
                                                options_.num_batches_ahead, 1))

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "learner/data/left_out.h"
 #include "learner/data/view.h"
 
 namespace replicant::data {
@@ -41,7 +42,21 @@ class ImageSource {
   // Sizes of the runs of indices that are contiguous on disk, such as shards;
   // they sum to size().
   virtual std::vector<int64_t> BlockSizes() const { return {size()}; }
+  // Number of images of each class; empty if it is not known without reading.
+  virtual std::vector<int64_t> ClassSizes() const { return {}; }
+  // Files and members that the source passed over.
+  virtual std::vector<LeftOut> left_out() const { return {}; }
+  // Where image `index` is, for messages.
+  virtual std::string NameOf(int64_t index) const {
+    return "image " + std::to_string(index);
+  }
   virtual std::unique_ptr<ImageReader> MakeReader() const = 0;
 };
+
+// "4 images, 2 classes (finch, heron); left out: hidden files: 1 (._a.jpg)".
+// Names classes without an image.
+std::string Describe(const ImageSource& source);
+// Whether it has left out what may be images (LeftOut::is_loss).
+bool HasLosses(const ImageSource& source);
 
 }  // namespace replicant::data

@@ -1,6 +1,7 @@
 #include "learner/data/images_config.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "base/error.h"
 #include "learner/data/encoded_images.h"
@@ -20,7 +21,12 @@ MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&,
           "images.train: images.source {} needs a path", config.source));
     }
     if (path.empty()) return nullptr;
-    return MakeEncodedSource(list(path, config.train));
+    std::shared_ptr<const ImageSource> source =
+        MakeEncodedSource(list(path, config.train));
+    spdlog::log(HasLosses(*source) ? spdlog::level::warn : spdlog::level::info,
+                "images.{}: {}: {}", is_train ? "train" : "evaluation", path,
+                Describe(*source));
+    return source;
   };
 }
 
@@ -31,8 +37,8 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
   reader.Field("source", &c.source,
                "synthetic: waves under noise, made in the step, for "
                "benchmarks; rendered: frames of the Control Suite, the domain "
-               "is the class; image_folder: a folder of JPEG and PNG files for "
-               "each class; tar_shards: tar files in WebDataset's layout");
+               "is the class; image_folder: a folder of image files for each "
+               "class; tar_shards: tar files in WebDataset's layout");
   reader.Field("train", &c.train,
                "training images: a folder (image_folder), or a tar file or a "
                "folder of tar files (tar_shards), relative to the file that "

@@ -112,8 +112,12 @@ Box View::ChooseBox(const ImageSize& size) {
   if (random_ && config_.crop == Crop::kRandomResized) {
     return RandomResized(size, config_.min_area, *random_);
   }
+  if (!share_) {
+    return Centered(size, static_cast<double>(size.width),
+                    static_cast<double>(size.height));
+  }
   const double side =
-      share_ * static_cast<double>(std::min(size.height, size.width));
+      *share_ * static_cast<double>(std::min(size.height, size.width));
   return Centered(size, side, side);
 }
 

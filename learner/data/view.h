@@ -26,7 +26,7 @@ struct AugmentationConfig {
 // crop of random area and ratio (arXiv:1409.4842, section 6, as torchvision's
 // RandomResizedCrop), a flip, and factors of brightness, contrast and
 // saturation in [1 - color_jitter, 1 + color_jitter]. An evaluation sees the
-// square in the centre.
+// square in the centre, and a check of the data all of the image.
 //
 // Thread-safety: one thread at a time.
 class View {
@@ -36,6 +36,8 @@ class View {
       : config_(config), random_(random) {}
   // The square in the centre; side `share` of the image's shorter side.
   explicit View(double share) : share_(share) {}
+  // All of the image, whatever its ratio.
+  static View Whole() { return View(std::nullopt); }
 
   // Chooses the part of an image of this size.
   Box ChooseBox(const ImageSize& size);
@@ -43,9 +45,11 @@ class View {
   void Finish(int64_t side, std::span<uint8_t> rgb);
 
  private:
+  explicit View(std::nullopt_t share) : share_(share) {}
+
   AugmentationConfig config_ = {};
   std::optional<RandomStream> random_;
-  double share_ = 1.0;
+  std::optional<double> share_ = 1.0;
 };
 
 }  // namespace replicant::data

@@ -31,7 +31,7 @@ VENDOR_HEADERS = [
     (re.compile(r"prometheus/"), "base/metrics"),
     (re.compile(r"nanobind/"), "python"),
     (re.compile(r"Eigen/"), "learner/scores"),
-    (re.compile(r"nlohmann/|png\.h|jpeglib\.h|tinyxml2\.h"), None),
+    (re.compile(r"nlohmann/|png\.h|jpeglib\.h|stb/|tiffio\.h|tinyxml2\.h|webp/"), None),
 ]
 # examples is a project of its own; tests and measurements may put several
 # libraries together

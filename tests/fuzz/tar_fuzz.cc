@@ -37,6 +37,7 @@ void List(std::span<const std::byte> bytes) {
         if (out.size() == 512) MakeSum(out);
       },
       [&](const TarMember& member) {
+        if (!member.problem.empty()) return;
         REPLICANT_CHECK(member.offset >= end, "members overlap");
         end = member.offset + member.size_bytes;
         REPLICANT_CHECK(end <= bytes.size(), "a member behind the end");

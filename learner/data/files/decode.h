@@ -8,12 +8,13 @@
 
 #include "learner/data/files/image.h"
 
-// Decoders of the visible part of a JPEG or PNG file.
+// Decoders of the visible part of a JPEG, PNG, WebP, TIFF, BMP, PGM or PPM
+// file.
 //
 // Every colour type becomes 8-bit RGB: grey is repeated, 16-bit channels keep
-// the high 8 bits, CMYK is converted as in Pillow, transparency is dropped, and
-// an animated PNG gives its first frame. Colour profiles and camera orientation
-// are ignored.
+// the high 8 bits, CMYK is converted as in Pillow, and transparency is dropped.
+// An animation gives its first frame, a TIFF its first page. Colour profiles
+// and a camera's orientation are ignored.
 namespace replicant::data {
 
 // Larger images are refused.
@@ -27,8 +28,9 @@ using ChooseBox = std::function<Box(const ImageSize&)>;
 // not decoded; a JPEG box of at least twice `min_side` pixels is decoded at
 // 1/2, 1/4 or 1/8 of the size by the inverse DCT.
 //
-// Throws DamagedImage, "<where>: ...", for a file that is neither format, is
-// damaged or truncated, or has more than kMaxPixels; and what `choose` throws.
+// Throws DamagedImage, "<where>: ...", for a file that has none of the formats,
+// is damaged or truncated, or has more than kMaxPixels; and what `choose`
+// throws.
 Box DecodeImage(std::span<const std::byte> bytes, const std::string& where,
                 const ChooseBox& choose, int64_t min_side, Image* image);
 
@@ -37,5 +39,20 @@ Box DecodeJpeg(std::span<const std::byte> bytes, const std::string& where,
                const ChooseBox& choose, int64_t min_side, Image* image);
 Box DecodePng(std::span<const std::byte> bytes, const std::string& where,
               const ChooseBox& choose, Image* image);
+Box DecodeWebp(std::span<const std::byte> bytes, const std::string& where,
+               const ChooseBox& choose, Image* image);
+Box DecodeTiff(std::span<const std::byte> bytes, const std::string& where,
+               const ChooseBox& choose, Image* image);
+// At most 2 GiB.
+Box DecodeBmp(std::span<const std::byte> bytes, const std::string& where,
+              const ChooseBox& choose, Image* image);
+// PGM and PPM, as text (P2, P3) or binary (P5, P6).
+Box DecodePnm(std::span<const std::byte> bytes, const std::string& where,
+              const ChooseBox& choose, Image* image);
+
+// Throws DamagedImage for more than kMaxPixels, or none.
+void CheckSize(const ImageSize& size, const std::string& where);
+// Gives an image a size; its pixels are unspecified.
+void SetSize(const ImageSize& size, Image* image);
 
 }  // namespace replicant::data

@@ -112,15 +112,12 @@ class Decompressor {
   bool is_open_ = false;
 };
 
-// Decodes rows of CMYK in place of RGB. Those of Adobe's programs, the only
-// ones in use, are inverted.
-void ConvertCmyk(const std::vector<uint8_t>& cmyk, bool is_inverted,
-                 uint8_t* rgb) {
+// Writes rows of CMYK as RGB. CMYK is inverted, as Adobe's programs write it;
+// files without Adobe's marker are too, as Pillow and torchvision read them.
+void ConvertCmyk(const std::vector<uint8_t>& cmyk, uint8_t* rgb) {
   for (size_t i = 0; i + 3 < cmyk.size(); i += 4) {
-    const int black = is_inverted ? cmyk[i + 3] : 255 - cmyk[i + 3];
     for (size_t c = 0; c < 3; ++c) {
-      const int light = is_inverted ? cmyk[i + c] : 255 - cmyk[i + c];
-      *rgb++ = static_cast<uint8_t>((light * black + 127) / 255);
+      *rgb++ = static_cast<uint8_t>((cmyk[i + c] * cmyk[i + 3] + 127) / 255);
     }
   }
 }
@@ -164,10 +161,7 @@ Box DecodeJpeg(std::span<const std::byte> bytes, const std::string& where,
   check(jpeg.ReadHeader());
   const ImageSize size{.height = jpeg.info().image_height,
                        .width = jpeg.info().image_width};
-  if (size.height * size.width > kMaxPixels) {
-    throw DamagedImage(fmt::format("{}: {}x{} pixels; at most {} in all", where,
-                                   size.width, size.height, kMaxPixels));
-  }
+  CheckSize(size, where);
   const Box box = choose(size);
   const int denominator = ScaleDenominator(box, min_side);
   check(jpeg.Start(denominator));
@@ -181,18 +175,14 @@ Box DecodeJpeg(std::span<const std::byte> bytes, const std::string& where,
   auto left = static_cast<JDIMENSION>(columns.begin);
   auto num_columns = static_cast<JDIMENSION>(columns.end - columns.begin);
   check(jpeg.Crop(&left, &num_columns));
-  image->size = {.height = rows.end - rows.begin, .width = num_columns};
-  image->rgb.resize(
-      static_cast<size_t>(image->size.height * image->size.width * 3));
+  SetSize({.height = rows.end - rows.begin, .width = num_columns}, image);
   check(jpeg.Skip(static_cast<JDIMENSION>(rows.begin)));
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
   std::vector<uint8_t> cmyk(is_cmyk ? size_t{num_columns} * 4 : 0);
   uint8_t* rgb = image->rgb.data();
   for (int64_t y = rows.begin; y < rows.end; ++y) {
     check(jpeg.ReadRow(is_cmyk ? cmyk.data() : rgb));
-    if (is_cmyk) {
-      ConvertCmyk(cmyk, jpeg.info().saw_Adobe_marker != 0, rgb);
-    }
+    if (is_cmyk) ConvertCmyk(cmyk, rgb);
     rgb += size_t{num_columns} * 3;
   }
   const auto offset_x = static_cast<double>(left);

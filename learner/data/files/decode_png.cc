@@ -87,14 +87,10 @@ Box DecodePng(std::span<const std::byte> bytes, const std::string& where,
   };
   check(png.ReadHeader());
   const ImageSize size{.height = png.height(), .width = png.width()};
-  if (size.height * size.width > kMaxPixels) {
-    throw DamagedImage(fmt::format("{}: {}x{} pixels; at most {} in all", where,
-                                   size.width, size.height, kMaxPixels));
-  }
+  CheckSize(size, where);
   const Box box = choose(size);
   check(png.StartRows());
-  image->size = size;
-  image->rgb.resize(static_cast<size_t>(size.height * size.width * 3));
+  SetSize(size, image);
   std::vector<uint8_t*> rows(static_cast<size_t>(size.height));
   for (size_t y = 0; y < rows.size(); ++y) {
     rows[y] = image->rgb.data() + y * static_cast<size_t>(size.width) * 3;

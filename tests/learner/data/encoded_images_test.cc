@@ -115,9 +115,9 @@ TEST_F(EncodedImagesTest, EvaluationHasTheNumbersOfTheClassesOfTraining) {
   EXPECT_EQ(all[0][0], 1);
   EXPECT_EQ(all[3][0], 2);
   fs::rename(evaluation / "emu", evaluation / "fox");
-  EXPECT_EQ(
-      MessageOf<IoError>(open),
-      evaluation.string() + "/fox: no class of this name in " + config.train);
+  EXPECT_EQ(MessageOf<IoError>(open),
+            evaluation.string() + ": " + config.train +
+                " has no classes of these names: fox; it has cat, dog, emu");
 }
 
 TEST_F(EncodedImagesTest, FolderHasTheImagesBehindLinks) {
@@ -156,14 +156,16 @@ TEST_F(EncodedImagesTest, FoldersThatCannotBeUsedAreErrors) {
   const std::string root_text = root().string();
   EXPECT_EQ(folder(root() / "none"), "cannot read folder: " + root_text +
                                          "/none: No such file or directory");
-  EXPECT_EQ(
-      folder(root() / "folder/cat/deep"),
-      root_text + "/folder/cat/deep: no images; want a folder for each class");
+  EXPECT_EQ(folder(root() / "folder/cat/deep"),
+            root_text +
+                "/folder/cat/deep: no images; want a folder for each class; "
+                "left out: images outside the folder of a class: 1 "
+                "(b.PNG)");
   MakeFolders(root() / "folder/fox");
   EXPECT_EQ(folder(root() / "folder"),
             root_text +
-                "/folder/fox: a class without an image; want .jpg, .jpeg or "
-                ".png files");
+                "/folder: classes without an image: fox; want .jpg, .jpeg, "
+                ".png, .ppm, .bmp, .pgm, .tif, .tiff or .webp files");
 }
 
 TEST_F(EncodedImagesTest, ShardsThatCannotBeUsedAreErrors) {
@@ -174,7 +176,8 @@ TEST_F(EncodedImagesTest, ShardsThatCannotBeUsedAreErrors) {
   EXPECT_EQ(shards(root() / "folder"),
             root_text +
                 "/folder: no images; want tar files with members KEY.jpg and "
-                "KEY.cls");
+                "KEY.cls; left out: folders in a folder of tar files: 3 "
+                "(cat)");
   const std::string tar = ReadFile(root() / "shards/s1.tar");
   const auto path = root() / "bad.tar";
   AtomicWriteFile(path, tar.substr(0, 1560));
@@ -264,9 +267,10 @@ TEST_F(EncodedImagesTest, UnreadableImageIsNamed) {
   const auto path = root() / "folder/cat/a.jpg";
   AtomicWriteFile(path, "text");
   std::vector<uint8_t> rgb(4 * 4 * 3);
-  EXPECT_EQ(MessageOf<DamagedImage>(
-                [&] { source->MakeReader()->Read(0, View(1.0), 4, rgb); }),
-            path.string() + ": neither a JPEG nor a PNG");
+  EXPECT_EQ(
+      MessageOf<DamagedImage>(
+          [&] { source->MakeReader()->Read(0, View(1.0), 4, rgb); }),
+      path.string() + ": not a JPEG, PNG, WebP, TIFF, BMP, PGM or PPM file");
 }
 
 }  // namespace

@@ -38,6 +38,13 @@ def main(folder):
     save("grey.jpg", image.convert("L"), quality=90)
     save("progressive.jpg", image, quality=90, progressive=True)
     save("cmyk.jpg", image.convert("CMYK"), quality=90)
+    # without Adobe's marker, the segment APP14
+    cmyk = (folder / "cmyk.jpg").read_bytes()
+    begin = cmyk.index(b"\xff\xee")
+    end = begin + 2 + int.from_bytes(cmyk[begin + 2:begin + 4], "big")
+    (folder / "plain_cmyk.jpg").write_bytes(cmyk[:begin] + cmyk[end:])
+    with Image.open(folder / "plain_cmyk.jpg") as saved:
+        arrays["plain_cmyk.jpg"] = np.asarray(saved.convert("RGB"))
     save("rgb.png", image)
     save("grey.png", image.convert("L"))
     save("palette.png", image.quantize(64))
@@ -51,6 +58,37 @@ def main(folder):
     deep = np.asarray(image.convert("L")).astype(np.uint16) * 256 + 77
     Image.fromarray(deep).save(folder / "deep.png")
     arrays["deep.png"] = np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, 2)
+
+    save("lossy.webp", image, quality=90)
+    save("rgb.webp", image, lossless=True)
+    save("alpha.webp", alpha, lossless=True, exact=True)
+    save("animated.webp", image, lossless=True, save_all=True,
+         append_images=[image.rotate(90)])
+    for name, converted, options in (
+            ("rgb", image, {}), ("lzw", image, {"compression": "tiff_lzw"}),
+            ("deflate", image, {"compression": "tiff_adobe_deflate"}),
+            ("jpeg", image, {"compression": "jpeg", "quality": 95}),
+            ("grey", image.convert("L"), {}), ("bits", image.convert("1"), {}),
+            ("palette", image.quantize(64), {}), ("alpha", alpha, {}),
+            ("cmyk", image.convert("CMYK"), {}),
+            ("pages", image, {"save_all": True,
+                              "append_images": [image.rotate(90)]})):
+        save(f"{name}.tif", converted, **options)
+    Image.fromarray(deep).save(folder / "deep.tif")
+    arrays["deep.tif"] = arrays["deep.png"]
+    for name in "rgb", "grey", "bits", "palette":
+        with Image.open(folder / f"{name}.png") as saved:
+            save(f"{name}.bmp", saved)
+    save("rgb.ppm", image)
+    save("grey.pgm", image.convert("L"))
+    values = np.asarray(image.convert("L"))
+    (folder / "deep.pgm").write_bytes(
+        b"P5\n# a comment\n83 61\n65535\n" + deep.astype(">u2").tobytes())
+    arrays["deep.pgm"] = arrays["deep.png"]
+    (folder / "text.ppm").write_text("P3 83 61 100\n" + "\n".join(
+        f"{v * 100 // 255} 0 100" for v in values.ravel()))
+    with Image.open(folder / "text.ppm") as saved:
+        arrays["text.ppm"] = np.asarray(saved.convert("RGB"))
 
     image = picture(301, 203)
     arrays["resize"] = np.asarray(image)

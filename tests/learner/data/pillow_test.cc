@@ -81,13 +81,39 @@ TEST_F(PillowTest, EveryKindOfImageIsDecoded) {
                                          {"grey.jpg", 1},
                                          {"progressive.jpg", 1},
                                          {"cmyk.jpg", 1},
+                                         {"plain_cmyk.jpg", 1},
                                          {"rgb.png", 0},
                                          {"grey.png", 0},
                                          {"palette.png", 0},
                                          {"bits.png", 0},
                                          {"alpha.png", 0},
                                          {"animated.png", 0},
-                                         {"deep.png", 0}}) {
+                                         {"deep.png", 0},
+                                         {"lossy.webp", 1},
+                                         {"rgb.webp", 0},
+                                         {"alpha.webp", 0},
+                                         {"animated.webp", 0},
+                                         {"rgb.tif", 0},
+                                         {"lzw.tif", 0},
+                                         {"deflate.tif", 0},
+                                         // the decoder of another library
+                                         {"jpeg.tif", 2},
+                                         {"grey.tif", 0},
+                                         {"bits.tif", 0},
+                                         {"palette.tif", 0},
+                                         {"alpha.tif", 0},
+                                         {"cmyk.tif", 1},
+                                         {"pages.tif", 0},
+                                         {"deep.tif", 0},
+                                         {"rgb.bmp", 0},
+                                         {"grey.bmp", 0},
+                                         {"bits.bmp", 0},
+                                         {"palette.bmp", 0},
+                                         {"rgb.ppm", 0},
+                                         {"grey.pgm", 0},
+                                         {"deep.pgm", 0},
+                                         {"text.ppm", 1}}) {
+    SCOPED_TRACE(c.name);
     Box box;
     const Image image = Decode(ReadFile(Path(c.name)), Whole, 1000, &box);
     const HostTensor expected = Pixels(c.name);
@@ -165,6 +191,8 @@ TEST_F(PillowTest, LargeBoxIsDecodedSmaller) {
 }
 
 TEST_F(PillowTest, DamagedFilesAreErrors) {
+  constexpr const char* kUnknown =
+      "x: not a JPEG, PNG, WebP, TIFF, BMP, PGM or PPM file";
   Box box;
   const auto message_of = [&](std::string_view bytes) {
     return MessageOf<IoError>([&] { Decode(bytes, Whole, 1000, &box); });
@@ -175,8 +203,8 @@ TEST_F(PillowTest, DamagedFilesAreErrors) {
             "x: damaged JPEG: Premature end of JPEG file");
   EXPECT_EQ(message_of(png.substr(0, png.size() / 2)),
             "x: damaged PNG: the file is cut off");
-  EXPECT_EQ(message_of("GIF89a"), "x: neither a JPEG nor a PNG");
-  EXPECT_EQ(message_of(""), "x: neither a JPEG nor a PNG");
+  EXPECT_EQ(message_of("GIF89a"), kUnknown);
+  EXPECT_EQ(message_of(""), kUnknown);
   Image image;
   EXPECT_EQ(MessageOf<IoError>([&] { DecodeJpeg({}, "x", Whole, 8, &image); }),
             "x: damaged JPEG: Empty input file");

@@ -1,0 +1,14 @@
+# Finds stb_image.h; its Debian package has no CMake file.
+#
+# Defines Stb::Stb, Stb_INCLUDE_DIR.
+find_path(Stb_INCLUDE_DIR stb/stb_image.h)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Stb REQUIRED_VARS Stb_INCLUDE_DIR)
+
+if(Stb_FOUND AND NOT TARGET Stb::Stb)
+  add_library(Stb::Stb INTERFACE IMPORTED GLOBAL)
+  set_target_properties(Stb::Stb PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${Stb_INCLUDE_DIR}")
+endif()
+mark_as_advanced(Stb_INCLUDE_DIR)
