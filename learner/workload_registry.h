@@ -35,6 +35,12 @@ struct WorkloadArguments {
   replay::BatchSource* source = nullptr;
 };
 
+// The images that a workload takes.
+struct ImageNeeds {
+  int64_t side = 224;       // pixels
+  int64_t num_classes = 0;  // key num_classes of its section; 0: any number
+};
+
 // One value of `learner.workload`: a model that the learner can train.
 struct WorkloadDef {
   std::string name;
@@ -55,6 +61,9 @@ struct WorkloadDef {
   std::function<std::unique_ptr<Workload>(const std::any& section,
                                           WorkloadArguments arguments)>
       make;
+
+  // May be null: then its images are not compared with the network.
+  std::function<ImageNeeds(const std::any& section)> images_of = {};
 
   bool has_actors() const { return make_agent != nullptr; }
 };

@@ -20,6 +20,7 @@
 #include "fleet/version.h"
 #include "programs/actor/actor_program.h"
 #include "programs/built_in_program.h"
+#include "programs/check_data/check_data_program.h"
 #include "programs/evaluator/evaluator_program.h"
 #include "programs/export/export_program.h"
 #include "programs/fleet/fleet_program.h"
@@ -105,7 +106,7 @@ int Guard(const std::string& name, const std::function<int()>& main) {
 std::vector<Program> AllPrograms() {
   return {FleetProgram(),     LearnerProgram(), ActorProgram(),
           EvaluatorProgram(), ReplayProgram(),  LockstepProgram(),
-          ExportProgram(),    PlanProgram()};
+          ExportProgram(),    PlanProgram(),    CheckDataProgram()};
 }
 
 int RunProgram(int argc, char** argv, const Registry& registry) {

@@ -141,6 +141,13 @@ void CommandLine::AddConfigOption(
   parser_->config_options.push_back({name, value, std::move(config_file)});
 }
 
+void CommandLine::AddConfigArgument() {
+  parser_->app
+      .add_option("config_file", parser_->config_file,
+                  "Configuration file, as --config")
+      ->type_name("FILE");
+}
+
 void CommandLine::AddVersion(const std::string& version) {
   parser_->version = version;
   AddFlag("--version", &parser_->wants_version, "Print the version and end");

@@ -65,6 +65,9 @@ class CommandLine {
       const std::string& name, std::string* value, const std::string& help,
       std::function<std::filesystem::path(const std::string&)> config_file);
 
+  // The configuration file may stand without --config: "NAME FILE".
+  void AddConfigArgument();
+
   // "--version" prints the program's name and `version`.
   void AddVersion(const std::string& version);
 

@@ -29,6 +29,12 @@ WorkloadDef ResNet50() {
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.path_keys = {"initial_variables"};
+  workload.images_of = [](const std::any& section) {
+    const auto& config =
+        std::any_cast<const models::resnet::ResNetConfig&>(section);
+    return ImageNeeds{.side = config.image_size,
+                      .num_classes = config.num_classes};
+  };
   return workload;
 }
 
@@ -42,6 +48,11 @@ WorkloadDef Sngan() {
             arguments.seed, std::move(arguments.replicator), arguments.images);
       });
   workload.path_keys = {"evaluation_features", "evaluation_network"};
+  workload.images_of = [](const std::any& section) {
+    const auto& config =
+        std::any_cast<const models::sngan::SnganConfig&>(section);
+    return ImageNeeds{.side = config.side(), .num_classes = config.num_classes};
+  };
   return workload;
 }
 

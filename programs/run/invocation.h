@@ -24,7 +24,7 @@ struct Invocation {
 };
 
 // One program of a run: fleet, learner, actor, evaluator, replay, lockstep,
-// export or plan.
+// export, plan or check-data.
 struct Program {
   // First word of its messages and log lines.
   std::string name;

@@ -55,6 +55,21 @@ TEST(CommandLineTest, PrintsTheVersionWithoutAConfiguration) {
             "prog 1.2 (git abc)\n");
 }
 
+TEST(CommandLineTest, TakesTheConfigurationAsAnArgumentWhereAllowed) {
+  const auto parse = [](const std::vector<const char*>& arguments) {
+    CommandLine command_line("prog", "Does things.");
+    command_line.AddConfigArgument();
+    return Parse(command_line, arguments).config_file;
+  };
+  EXPECT_EQ(parse({"run.yaml", "--set", "a=1"}), "run.yaml");
+  EXPECT_EQ(parse({"--config", "run.yaml"}), "run.yaml");
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
+              parse({"run.yaml", "other.yaml"});
+            }),
+            "'other.yaml': unexpected argument; hint: name a configuration "
+            "with --config FILE");
+}
+
 // CLI11 alone would say that --config is missing.
 TEST(CommandLineTest, NamesTheNearestOptionBeforeAMissingOne) {
   EXPECT_EQ(ProblemsOf({"--confg", "run.yaml", "--sett=a=b"}),
