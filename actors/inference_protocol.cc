@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/rpc/fields.h"
-
 namespace replicant::actors {
 namespace {
 
@@ -29,27 +27,16 @@ const rpc::Protocol& InferenceProtocol() {
   return protocol;
 }
 
-rpc::Message InferenceInfo::Encode() const { return rpc::EncodeMessage(*this); }
-InferenceInfo InferenceInfo::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<InferenceInfo>("inference.describe reply", payload);
-}
-
 rpc::Message ActRequest::Encode() const {
   rpc::Message message = rpc::EncodeMessage(*this);
   message.push_back(rpc::Frame::Copy(observations));
   return message;
 }
 ActRequest ActRequest::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kName = "inference.act";
   rpc::CheckNumParts(kName, payload, 2);
-  auto request = rpc::DecodePart<ActRequest>(kName, payload[0].bytes());
+  auto request = rpc::DecodePart<ActRequest>(payload[0].bytes());
   request.observations = payload[1].bytes();
   return request;
-}
-
-rpc::Message ActReply::Encode() const { return rpc::EncodeMessage(*this); }
-ActReply ActReply::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<ActReply>("inference.act reply", payload);
 }
 
 }  // namespace replicant::actors

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rpc/envelope.h"
-#include "base/rpc/frame.h"
+#include "base/rpc/fields.h"
 
 // The messages between actors and the inference server of their host
 // (actors/inference_server.h). InferenceMessageTable() is the text of the
@@ -26,6 +26,7 @@ const rpc::Protocol& InferenceProtocol();
 
 // The answer to kDescribeKind: the inputs and outputs of the server's policy.
 struct InferenceInfo {
+  static constexpr std::string_view kName = "inference.describe reply";
   uint64_t observation_bytes = 0;  // of one row
   uint64_t state_size = 0;         // numbers in addition to it; 0: none
   uint64_t action_size = 0;
@@ -44,14 +45,13 @@ struct InferenceInfo {
     v.Number("version", &version);
     v.Number("agent_steps", &agent_steps);
   }
-  rpc::Message Encode() const;
-  static InferenceInfo Decode(std::span<const rpc::Frame> payload);
   bool operator==(const InferenceInfo&) const = default;
 };
 
 // kActKind: observations of E environments, with the states in addition to
 // them.
 struct ActRequest {
+  static constexpr std::string_view kName = "inference.act";
   std::vector<float> noise_scales;          // [E]
   std::vector<float> states;                // [E, S]; empty without
   std::span<const std::byte> observations;  // [E, ...], without gaps
@@ -71,6 +71,7 @@ struct ActRequest {
 
 // The answer to kActKind.
 struct ActReply {
+  static constexpr std::string_view kName = "inference.act reply";
   uint64_t version = 0;
   int64_t agent_steps = 0;
   std::vector<float> actions;  // [E, A]
@@ -81,8 +82,6 @@ struct ActReply {
     v.Number("agent_steps", &agent_steps);
     v.Array("action", &actions, kMaxActionElements);
   }
-  rpc::Message Encode() const;
-  static ActReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ActReply&) const = default;
 };
 

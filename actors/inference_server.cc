@@ -24,15 +24,14 @@ void InferenceServer::AttachTo(rpc::Server& server) {
   server.Handle(
       kDescribeKind,
       [this](rpc::Request& /*request*/, rpc::Responder responder) {
-        responder.Reply(InferenceInfo{
+        responder.Reply(rpc::EncodeMessage(InferenceInfo{
             .observation_bytes =
                 static_cast<uint64_t>(policy_.observation_bytes()),
             .state_size = static_cast<uint64_t>(policy_.state_size()),
             .action_size = static_cast<uint64_t>(policy_.action_size()),
             .has_parameters = version_.has_value(),
             .version = version_.value_or(0),
-            .agent_steps = agent_steps_}
-                            .Encode());
+            .agent_steps = agent_steps_}));
       },
       rpc::Server::Answers::kAtOnce);
   server.Handle(kActKind,
@@ -114,7 +113,7 @@ void InferenceServer::RunBatch() {
   policy_.Act(rows);
   ++metrics_.batches;
   for (const Waiting& one : waiting_) {
-    one.responder.Reply(one.reply.Encode());
+    one.responder.Reply(rpc::EncodeMessage(one.reply));
   }
   waiting_.clear();
 }

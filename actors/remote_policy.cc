@@ -77,7 +77,7 @@ TensorView RemotePolicy::Act(int64_t /*step*/) {
       std::this_thread::sleep_for(kAskAgain);
       continue;
     }
-    const ActReply act = ActReply::Decode(reply->payload);
+    const ActReply act = rpc::DecodeMessage<ActReply>(reply->payload);
     const std::span<float> actions = actions_.MutableSpan<float>();
     if (act.actions.size() != actions.size()) {
       throw CommError(fmt::format("{}: {} numbers of actions, expected {}",
@@ -98,7 +98,8 @@ void RemotePolicy::AwaitParameters(Clock::Duration timeout) {
     const auto reply = Ask(kDescribeKind, {});
     if (!reply) return;
     if (reply->result == rpc::CallResult::kOk) {
-      const InferenceInfo info = InferenceInfo::Decode(reply->payload);
+      const InferenceInfo info =
+          rpc::DecodeMessage<InferenceInfo>(reply->payload);
       const auto num_rows = static_cast<uint64_t>(options_.num_environments);
       const uint64_t row_bytes = observations_.size_bytes() / num_rows;
       const uint64_t state_size = states_.size() / num_rows;

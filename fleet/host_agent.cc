@@ -104,7 +104,7 @@ class Membership {
           fmt::format("{}: {}", launcher_.endpoint, reply.error_text));
     }
     if (reply.result != rpc::CallResult::kOk) return false;
-    JoinReply answer = JoinReply::Decode(reply.payload);
+    JoinReply answer = rpc::DecodeMessage<JoinReply>(reply.payload);
     if (!answer.refusal.empty()) {
       throw IoError(fmt::format("{} refuses this host: {}", launcher_.endpoint,
                                 answer.refusal));
@@ -191,7 +191,7 @@ class Membership {
       }
       report.processes.push_back(std::move(process));
     }
-    request_ = client_.Start(kReportKind, report.Encode(),
+    request_ = client_.Start(kReportKind, rpc::EncodeMessage(report),
                              {.timeout = 2 * timeout_, .is_idempotent = true});
     next_report_ = Now() + kHostReportInterval;
   }
@@ -214,7 +214,7 @@ class Membership {
       return std::nullopt;
     }
     if (reply.result != rpc::CallResult::kOk) return std::nullopt;
-    const auto answer = ReportReply::Decode(reply.payload);
+    const auto answer = rpc::DecodeMessage<ReportReply>(reply.payload);
     answered_at_ = Now();
     std::erase_if(processes_, [](OwnProcess& own) {
       own.num_sent += std::exchange(own.num_in_flight, 0);

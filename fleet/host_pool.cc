@@ -86,13 +86,13 @@ void HostPool::AttachTo(rpc::Server& server) {
   server.Handle(kJoinKind,
                 [this](rpc::Request& request, rpc::Responder responder) {
                   const auto join = JoinRequest::Decode(request.payload);
-                  responder.Reply(Join(join).Encode());
+                  responder.Reply(rpc::EncodeMessage(Join(join)));
                 });
-  server.Handle(kReportKind,
-                [this](rpc::Request& request, rpc::Responder responder) {
-                  const auto report = AgentReport::Decode(request.payload);
-                  responder.Reply(Report(report).Encode());
-                });
+  server.Handle(
+      kReportKind, [this](rpc::Request& request, rpc::Responder responder) {
+        const auto report = rpc::DecodeMessage<AgentReport>(request.payload);
+        responder.Reply(rpc::EncodeMessage(Report(report)));
+      });
 }
 
 JoinReply HostPool::Join(const JoinRequest& request) {

@@ -77,16 +77,16 @@ class HeartbeatServer {
   std::string Attach(HeartbeatMonitor* monitor, HostPool* pool,
                      const std::string& bind) {
     monitor->AttachTo(server_);
-    server_.Handle(kStopKind,
-                   [this](rpc::Request& request, rpc::Responder responder) {
-                     const auto stop = StopRequest::Decode(request.payload);
-                     {
-                       MutexLock lock(mutex_);
-                       ++num_stop_requests_;
-                       stopped_by_ = stop.who;
-                     }
-                     responder.Reply({});
-                   });
+    server_.Handle(
+        kStopKind, [this](rpc::Request& request, rpc::Responder responder) {
+          const auto stop = rpc::DecodeMessage<StopRequest>(request.payload);
+          {
+            MutexLock lock(mutex_);
+            ++num_stop_requests_;
+            stopped_by_ = stop.who;
+          }
+          responder.Reply({});
+        });
     if (pool != nullptr) pool->AttachTo(server_);
     return server_.Bind(bind);
   }

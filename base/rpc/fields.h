@@ -19,6 +19,7 @@
 // wire:
 //
 //   struct Ack {
+//     static constexpr std::string_view kName = "queue.ack";  // for errors
 //     Verdict verdict = Verdict::kTaken;
 //     uint64_t last = 0;
 //     std::vector<uint64_t> dropped;
@@ -33,7 +34,7 @@
 //   };
 //
 //   Message message = EncodeMessage(ack);
-//   Ack read = DecodeMessage<Ack>("queue.ack", message);
+//   Ack read = DecodeMessage<Ack>(message);
 //
 // `v` writes the fields, or reads and checks them; in a test it lists them, to
 // compare them with the message table of the protocol
@@ -203,22 +204,30 @@ Message EncodeMessage(const M& message) {
   return MakeMessage(EncodePart(message));
 }
 
-// Throws MalformedMessage for bytes that break the declaration, and for bytes
-// after the last field. `name` is the message's.
+// Throws MalformedMessage, naming M::kName, for bytes that break the
+// declaration, and for bytes after the last field.
 template <class M, class... A>
-M DecodePart(std::string_view name, std::span<const std::byte> bytes,
-             A*... others) {
+M DecodePart(std::span<const std::byte> bytes, A*... others) {
   M message;
-  FieldReader reader(name, bytes);
+  FieldReader reader(M::kName, bytes);
   message.Fields(reader, others...);
   reader.Finish();
   return message;
 }
 
 template <class M>
-M DecodeMessage(std::string_view name, std::span<const Frame> payload) {
-  CheckNumParts(name, payload, 1);
-  return DecodePart<M>(name, payload[0].bytes());
+M DecodeMessage(std::span<const Frame> payload) {
+  CheckNumParts(M::kName, payload, 1);
+  return DecodePart<M>(payload[0].bytes());
+}
+
+// A message whose other parts the caller reads.
+template <class M>
+M DecodeFirstPart(std::span<const Frame> payload) {
+  if (payload.empty()) {
+    throw MalformedMessage(fmt::format("{}: no parts", M::kName));
+  }
+  return DecodePart<M>(payload[0].bytes());
 }
 
 }  // namespace replicant::rpc

@@ -202,7 +202,8 @@ class ServiceProcess {
     rpc::Client client(context, ReplayProtocol(), rpc::ClientOptions());
     client.Connect(endpoint_);
     const rpc::CallReply reply = client.Call(kStatusKind, {});
-    return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
+    return nlohmann::json::parse(
+        rpc::DecodeMessage<StatusReply>(reply.payload).json);
   }
 
  private:
@@ -370,7 +371,7 @@ Timing RunUpdate(const Case& c, double seconds) {
       }
     }
     const rpc::CallReply reply = client.Call(kUpdateKind, request.Encode());
-    if (UpdateReply::Decode(reply.payload).num_updated != kBatch) {
+    if (rpc::DecodeMessage<UpdateReply>(reply.payload).num_updated != kBatch) {
       throw CommError("bench_replay: an update did not arrive");
     }
     return int64_t{101} * kBatch;

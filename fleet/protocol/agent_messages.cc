@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/rpc/fields.h"
 
 namespace replicant::fleet {
 
@@ -18,11 +17,6 @@ bool StaysInside(const std::string& path) {
   return path.find('\0') == std::string::npos;
 }
 
-rpc::Message StopRequest::Encode() const { return rpc::EncodeMessage(*this); }
-StopRequest StopRequest::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<StopRequest>("supervision.stop", payload);
-}
-
 rpc::Message JoinRequest::Encode() const {
   if (host.empty() || host.size() > kMaxHostBytes) {
     throw InvalidArgument(
@@ -32,22 +26,7 @@ rpc::Message JoinRequest::Encode() const {
   return rpc::EncodeMessage(*this);
 }
 JoinRequest JoinRequest::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<JoinRequest>("supervision.join", payload);
-}
-
-rpc::Message JoinReply::Encode() const { return rpc::EncodeMessage(*this); }
-JoinReply JoinReply::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<JoinReply>("supervision.join reply", payload);
-}
-
-rpc::Message AgentReport::Encode() const { return rpc::EncodeMessage(*this); }
-AgentReport AgentReport::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<AgentReport>("supervision.report", payload);
-}
-
-rpc::Message ReportReply::Encode() const { return rpc::EncodeMessage(*this); }
-ReportReply ReportReply::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<ReportReply>("supervision.report reply", payload);
+  return rpc::DecodeMessage<JoinRequest>(payload);
 }
 
 }  // namespace replicant::fleet

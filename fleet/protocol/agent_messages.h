@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fleet/protocol/heartbeat.h"
@@ -29,19 +30,19 @@ inline constexpr uint32_t kMaxArguments = 100;
 
 // Asks the fleet to end its run. The answer is empty.
 struct StopRequest {
+  static constexpr std::string_view kName = "supervision.stop";
   std::string who;  // for the log; one line
 
   template <class V>
   void Fields(V& v) {
     v.Line("who", &who, kMaxHostBytes);
   }
-  rpc::Message Encode() const;
-  static StopRequest Decode(std::span<const rpc::Frame> payload);
   bool operator==(const StopRequest&) const = default;
 };
 
 // An agent offers its host.
 struct JoinRequest {
+  static constexpr std::string_view kName = "supervision.join";
   uint64_t agent = 0;          // random id of this run of the agent
   std::string host;            // its name, for messages; one line
   std::string role = "actor";  // role of its processes
@@ -84,6 +85,7 @@ struct AgentFile {
 };
 
 struct JoinReply {
+  static constexpr std::string_view kName = "supervision.join reply";
   std::string refusal;  // why the host is refused; empty: it is accepted
   // Seconds without an answer after which the agent ends its processes.
   double timeout_s = 60.0;
@@ -97,9 +99,6 @@ struct JoinReply {
             "field 'timeout_s': {} is not finite and > 0", timeout_s);
     v.List("num_files", &files, kMaxAgentFiles);
   }
-  rpc::Message Encode() const;
-  // Also throws for a path that leads out of the folder.
-  static JoinReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const JoinReply&) const = default;
 };
 
@@ -142,6 +141,7 @@ struct LogChunk {
 // All processes of an agent. An ended process is in every report until one of
 // these reports is answered.
 struct AgentReport {
+  static constexpr std::string_view kName = "supervision.report";
   uint64_t agent = 0;
   // The agent ends its processes and itself; no other report follows.
   bool is_leaving = false;
@@ -157,8 +157,6 @@ struct AgentReport {
     v.List("num_processes", &processes, kMaxAgentProcesses);
     v.List("num_logs", &logs, kMaxAgentProcesses);
   }
-  rpc::Message Encode() const;
-  static AgentReport Decode(std::span<const rpc::Frame> payload);
   bool operator==(const AgentReport&) const = default;
 };
 
@@ -188,6 +186,7 @@ struct AgentOrder {
 };
 
 struct ReportReply {
+  static constexpr std::string_view kName = "supervision.report reply";
   enum class Verdict : uint8_t {
     kGoOn = 0,
     kJoinAgain = 1,  // this supervisor does not know the agent
@@ -205,8 +204,6 @@ struct ReportReply {
     v.Line("reason", &reason, kMaxReasonBytes);
     v.List("num_orders", &orders, kMaxAgentProcesses);
   }
-  rpc::Message Encode() const;
-  static ReportReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ReportReply&) const = default;
 };
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/rpc/fields.h"
 
 namespace replicant::fleet {
 namespace {
@@ -105,18 +104,11 @@ rpc::Message Heartbeat::Encode() const {
 }
 
 Heartbeat Heartbeat::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kName = "supervision.beat";
-  auto beat = rpc::DecodeMessage<Heartbeat>(kName, payload);
+  auto beat = rpc::DecodeMessage<Heartbeat>(payload);
   if (const std::string problem = ProblemOf(beat); !problem.empty()) {
     throw rpc::MalformedMessage(fmt::format("{}: {}", kName, problem));
   }
   return beat;
-}
-
-rpc::Message BeatReply::Encode() const { return rpc::EncodeMessage(*this); }
-
-BeatReply BeatReply::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<BeatReply>("supervision.beat reply", payload);
 }
 
 }  // namespace replicant::fleet

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "base/rpc/envelope.h"
-#include "base/rpc/frame.h"
+#include "base/rpc/fields.h"
 
 // The message that every process of a fleet sends to its supervisor once a
 // second, inside the envelope of base/rpc; docs/rpc.md has the same table. Each
@@ -83,6 +83,7 @@ struct BeatNumber {
 };
 
 struct Heartbeat {
+  static constexpr std::string_view kName = "supervision.beat";
   RoleId id;
   uint32_t incarnation = 1;
   uint32_t pid = 0;
@@ -115,6 +116,7 @@ struct Heartbeat {
 
 // The supervisor's answer.
 struct BeatReply {
+  static constexpr std::string_view kName = "supervision.beat reply";
   enum class Order : uint8_t {
     kGoOn = 0,
     kStop = 1,  // drain and end
@@ -128,9 +130,6 @@ struct BeatReply {
     v.Enum("order", &order, {"go on", "stop"});
     v.Line("reason", &reason, kMaxReasonBytes);
   }
-  rpc::Message Encode() const;
-  // Throws MalformedMessage.
-  static BeatReply Decode(std::span<const rpc::Frame> payload);
   bool operator==(const BeatReply&) const = default;
 };
 

@@ -9,7 +9,8 @@ namespace replicant::fleet {
 void HeartbeatMonitor::AttachTo(rpc::Server& server) {
   server.Handle(
       kBeatKind, [this](rpc::Request& request, rpc::Responder responder) {
-        responder.Reply(Receive(Heartbeat::Decode(request.payload)).Encode());
+        responder.Reply(
+            rpc::EncodeMessage(Receive(Heartbeat::Decode(request.payload))));
       });
 }
 

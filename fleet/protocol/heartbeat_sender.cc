@@ -228,7 +228,7 @@ void HeartbeatSender::HandleReply(const rpc::CallReply& reply) {
                                 ToString(reply.error), reply.error_text));
   }
   if (reply.result != rpc::CallResult::kOk) return;
-  const BeatReply answer = BeatReply::Decode(reply.payload);
+  const BeatReply answer = rpc::DecodeMessage<BeatReply>(reply.payload);
   last_problem_.clear();
   if (answer.order != BeatReply::Order::kStop) return;
   MutexLock lock(mutex_);

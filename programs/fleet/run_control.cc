@@ -92,8 +92,8 @@ void AskToStop(const std::string& endpoint,
   client.Connect(endpoint);
   const rpc::CallReply reply = client.Call(
       fleet::kStopKind,
-      fleet::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}
-          .Encode(),
+      rpc::EncodeMessage(
+          fleet::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}),
       {.timeout = kAnswerPatience});
   if (reply.result == rpc::CallResult::kOk) return;
   throw CommError(fmt::format("{}: the fleet does not answer within {} s{}{}",

@@ -52,7 +52,8 @@ void PrintStatus(const Service& service) {
                                 reply.error_text.empty() ? "" : ": ",
                                 reply.error_text));
   }
-  std::fputs(replay::StatusText(replay::StatusReply::Decode(reply.payload).json)
+  std::fputs(replay::StatusText(
+                 rpc::DecodeMessage<replay::StatusReply>(reply.payload).json)
                  .c_str(),
              stdout);
 }

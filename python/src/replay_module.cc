@@ -384,7 +384,7 @@ std::string StatusOf(const std::string& endpoint, double timeout_s,
                     {.timeout = 4 * kSlice, .is_idempotent = true});
     problem = reply.error_text;
     if (reply.result != rpc::CallResult::kOk) return false;
-    json = replay::StatusReply::Decode(reply.payload).json;
+    json = rpc::DecodeMessage<replay::StatusReply>(reply.payload).json;
     return true;
   });
   if (is_done) return json;

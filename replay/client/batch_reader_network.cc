@@ -75,7 +75,7 @@ bool BatchReader::CheckService(Shard& shard, bool is_needed) {
   call.is_idempotent = true;
   const rpc::CallReply reply = shard.client->Call(kDescribeKind, {}, call);
   if (reply.result != rpc::CallResult::kOk) return false;
-  const ServiceInfo info = ServiceInfo::Decode(reply.payload);
+  const ServiceInfo info = rpc::DecodeMessage<ServiceInfo>(reply.payload);
   if (!(info.shape == options_.shape)) {
     throw CommError(
         fmt::format("{}: the replay's steps differ in size from those that "
@@ -172,8 +172,8 @@ void BatchReader::AskForStatus() {
 void BatchReader::HandleStatus(Shard& shard, const rpc::CallReply& reply) {
   shard.status_request.reset();
   if (reply.result != rpc::CallResult::kOk) return;
-  shard.table =
-      ParseTableState(StatusReply::Decode(reply.payload).json, options_.table);
+  shard.table = ParseTableState(
+      rpc::DecodeMessage<StatusReply>(reply.payload).json, options_.table);
   if (shard.table) shard.mass = shard.table->mass;
 }
 
@@ -249,7 +249,8 @@ void BatchReader::Request(const std::shared_ptr<BatchAssembly>& assembly,
     if (rows.target) request.place = rows.target->place;
     rpc::CallOptions call;
     call.timeout = options_.wait + kGrace;
-    const auto id = shard.client->Start(kSampleKind, request.Encode(), call);
+    const auto id =
+        shard.client->Start(kSampleKind, rpc::EncodeMessage(request), call);
     if (!id.has_value()) {
       throw CommError(
           fmt::format("{}: too many requests are under way", shard.endpoint));
@@ -409,7 +410,7 @@ void BatchReader::SendCheckpoint(uint64_t id, Clock::TimePoint deadline) {
   call.timeout = std::max(deadline - Clock::Real().Now(), Clock::Duration(1));
   for (Shard& shard : shards_) {
     shard.checkpoint_request = shard.client->Start(
-        kCheckpointKind, CheckpointRequest{id}.Encode(), call);
+        kCheckpointKind, rpc::EncodeMessage(CheckpointRequest{id}), call);
     if (!shard.checkpoint_request.has_value()) {
       throw CommError(
           fmt::format("{}: too many requests are under way", shard.endpoint));

@@ -312,7 +312,7 @@ bool StepWriter::CheckService() {
     metrics_.is_connected = is_answered;
   }
   if (!is_answered) return false;
-  const ServiceInfo info = ServiceInfo::Decode(reply.payload);
+  const ServiceInfo info = rpc::DecodeMessage<ServiceInfo>(reply.payload);
   if (!(info.shape == options_.shape)) {
     const auto text = [](const StepShape& shape) {
       return fmt::format("{} + {} + {}", shape.observation_bytes,
@@ -409,7 +409,7 @@ void StepWriter::SendRequest(const InsertRequest& request) {
 void StepWriter::HandleReply(rpc::CallReply reply) {
   switch (reply.result) {
     case rpc::CallResult::kOk:
-      HandleAck(InsertAck::Decode(reply.payload));
+      HandleAck(rpc::DecodeMessage<InsertAck>(reply.payload));
       return;
     case rpc::CallResult::kError:
       if (reply.error == rpc::ErrorCode::kMalformed ||
@@ -468,9 +468,9 @@ void StepWriter::SayGoodbye() {
   rpc::CallOptions options = kCall;
   options.timeout = std::chrono::milliseconds(500);
   // if this message is lost, the service closes the writer after a timeout
-  static_cast<void>(
-      client_.Call(kCloseWriterKind,
-                   CloseWriterRequest{options_.writer_id}.Encode(), options));
+  static_cast<void>(client_.Call(
+      kCloseWriterKind,
+      rpc::EncodeMessage(CloseWriterRequest{options_.writer_id}), options));
 }
 
 }  // namespace replicant::replay

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/rpc/fields.h"
 
 namespace replicant::replay {
 namespace {
@@ -71,11 +70,6 @@ const rpc::Protocol& ReplayProtocol() {
   return protocol;
 }
 
-Message ServiceInfo::Encode() const { return rpc::EncodeMessage(*this); }
-ServiceInfo ServiceInfo::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<ServiceInfo>("replay.describe reply", payload);
-}
-
 Message InsertRequest::Encode() const {
   if (blocks.size() > kMaxChunksPerInsert) {
     throw InvalidArgument(
@@ -99,11 +93,9 @@ Message InsertRequest::Encode() const {
   return message;
 }
 InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.insert";
   rpc::CheckNumParts(kName, payload, 2);
   std::vector<uint32_t> sizes;
-  auto request =
-      rpc::DecodePart<InsertRequest>(kName, payload[0].bytes(), &sizes);
+  auto request = rpc::DecodePart<InsertRequest>(payload[0].bytes(), &sizes);
   rpc::WireReader body("replay.insert blocks", payload[1].bytes());
   for (const uint32_t size : sizes) {
     request.blocks.push_back(body.ReadRaw("block", size));
@@ -116,21 +108,6 @@ std::string_view ToString(InsertState state) {
   return kInsertStates[static_cast<size_t>(state)];
 }
 
-Message InsertAck::Encode() const { return rpc::EncodeMessage(*this); }
-InsertAck InsertAck::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<InsertAck>("replay.insert reply", payload);
-}
-
-Message CloseWriterRequest::Encode() const { return rpc::EncodeMessage(*this); }
-CloseWriterRequest CloseWriterRequest::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<CloseWriterRequest>("replay.close_writer", payload);
-}
-
-Message SampleRequest::Encode() const { return rpc::EncodeMessage(*this); }
-SampleRequest SampleRequest::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<SampleRequest>("replay.sample", payload);
-}
-
 Message UpdateRequest::Encode() const {
   Columns columns;
   for (const PriorityUpdate& update : updates) {
@@ -141,32 +118,15 @@ Message UpdateRequest::Encode() const {
   return rpc::MakeMessage(rpc::EncodePart(*this, &columns));
 }
 UpdateRequest UpdateRequest::Decode(std::span<const Frame> payload) {
-  constexpr std::string_view kName = "replay.update";
   rpc::CheckNumParts(kName, payload, 1);
   Columns columns;
-  auto request =
-      rpc::DecodePart<UpdateRequest>(kName, payload[0].bytes(), &columns);
+  auto request = rpc::DecodePart<UpdateRequest>(payload[0].bytes(), &columns);
   request.updates.reserve(columns.slots.size());
   for (size_t i = 0; i < columns.slots.size(); ++i) {
     request.updates.push_back(
         {{columns.slots[i], columns.generations[i]}, columns.priorities[i]});
   }
   return request;
-}
-
-Message UpdateReply::Encode() const { return rpc::EncodeMessage(*this); }
-UpdateReply UpdateReply::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<UpdateReply>("replay.update reply", payload);
-}
-
-Message CheckpointRequest::Encode() const { return rpc::EncodeMessage(*this); }
-CheckpointRequest CheckpointRequest::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<CheckpointRequest>("replay.checkpoint", payload);
-}
-
-Message StatusReply::Encode() const { return rpc::EncodeMessage(*this); }
-StatusReply StatusReply::Decode(std::span<const Frame> payload) {
-  return rpc::DecodeMessage<StatusReply>("replay.status reply", payload);
 }
 
 }  // namespace replicant::replay

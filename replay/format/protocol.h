@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/rpc/envelope.h"
-#include "base/rpc/frame.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/shared_memory.h"
 #include "replay/format/chunk_format.h"
 #include "replay/format/sampled_batch.h"
@@ -18,9 +18,10 @@
 // envelope of base/rpc. docs/replay_protocol.md describes the same for clients
 // in other languages.
 //
-// Each message declares its fields (base/rpc/fields.h). Every Encode() makes
-// the payload of a message. Every Decode() accepts any bytes, checks them
-// against the limits below before it allocates, and throws
+// Each message declares its fields (base/rpc/fields.h). A message of one part
+// is written by rpc::EncodeMessage() and read by rpc::DecodeMessage(); the
+// others have Encode() and Decode(). What reads a message accepts any bytes,
+// checks them against the limits below before it allocates, and throws
 // rpc::MalformedMessage naming message and field.
 //
 // Thread-safety: values and pure functions.
@@ -89,6 +90,7 @@ struct TableInfo {
   bool operator==(const TableInfo&) const = default;
 };
 struct ServiceInfo {
+  static constexpr std::string_view kName = "replay.describe reply";
   StepShape shape;
   uint32_t credits = 0;  // chunks a writer may have unacknowledged
   std::vector<TableInfo> tables;
@@ -101,8 +103,6 @@ struct ServiceInfo {
     v.Number("credits", &credits);
     v.List("num_tables", &tables, kMaxTables);
   }
-  rpc::Message Encode() const;
-  static ServiceInfo Decode(std::span<const rpc::Frame> payload);
   bool operator==(const ServiceInfo&) const = default;
 };
 
@@ -116,6 +116,7 @@ struct ServiceInfo {
 //
 // A request without chunks only asks for the answer.
 struct InsertRequest {
+  static constexpr std::string_view kName = "replay.insert";
   uint64_t writer = 0;  // a random number other than 0
   uint64_t base_sequence = 1;
   // Number of acknowledged, not dropped steps in chunks below base_sequence.
@@ -169,6 +170,7 @@ std::string_view ToString(InsertState state);
 
 // The answer to kInsert.
 struct InsertAck {
+  static constexpr std::string_view kName = "replay.insert reply";
   InsertState state = InsertState::kTaken;
   // Every chunk of the writer up to this one is inserted or was dropped.
   uint64_t last_sequence = 0;
@@ -185,22 +187,19 @@ struct InsertAck {
     v.Number("credits", &credits);
     v.Array("dropped", &dropped, kMaxChunksPerInsert);
   }
-  rpc::Message Encode() const;
-  static InsertAck Decode(std::span<const rpc::Frame> payload);
   bool operator==(const InsertAck&) const = default;
 };
 
 // kCloseWriter: the writer ends. The service drops its open episode. The answer
 // is empty.
 struct CloseWriterRequest {
+  static constexpr std::string_view kName = "replay.close_writer";
   uint64_t writer = 0;
 
   template <class V>
   void Fields(V& v) {
     WriterField(v, &writer);
   }
-  rpc::Message Encode() const;
-  static CloseWriterRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 // The place of a batch in its reader's memory. Row r of an array begins at the
@@ -241,6 +240,7 @@ struct BatchPlace {
 // kSample: requests a batch. The answer (replay/format/batch_codec.h) is sent
 // once the batch is full or wait_ms have passed.
 struct SampleRequest {
+  static constexpr std::string_view kName = "replay.sample";
   std::string table;
   uint32_t count = 0;  // in [1, kMaxItemsPerBatch]
   uint32_t wait_ms = 0;
@@ -261,13 +261,12 @@ struct SampleRequest {
     v.Number("window", &window, "0 for n-step transitions");
     v.Optional("has_place", &place);
   }
-  rpc::Message Encode() const;
-  static SampleRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 // kUpdate: new priorities, usually sent one way. The answer is the number of
 // keys that name live items (UpdateReply).
 struct UpdateRequest {
+  static constexpr std::string_view kName = "replay.update";
   // The updates as they travel.
   struct Columns {
     std::vector<uint32_t> slots, generations;
@@ -292,32 +291,31 @@ struct UpdateRequest {
   static UpdateRequest Decode(std::span<const rpc::Frame> payload);
 };
 struct UpdateReply {
+  static constexpr std::string_view kName = "replay.update reply";
   uint32_t num_updated = 0;
 
   template <class V>
   void Fields(V& v) {
     v.Number("num_updated", &num_updated);
   }
-  rpc::Message Encode() const;
-  static UpdateReply Decode(std::span<const rpc::Frame> payload);
 };
 
 // kStatus: an empty request; the answer is one string of JSON.
 struct StatusReply {
+  static constexpr std::string_view kName = "replay.status reply";
   std::string json;
 
   template <class V>
   void Fields(V& v) {
     v.String("json", &json, kMaxStatusBytes);
   }
-  rpc::Message Encode() const;
-  static StatusReply Decode(std::span<const rpc::Frame> payload);
 };
 
 // kCheckpoint: requests a checkpoint of the present state, with everything that
 // its sender sent before on this connection, and nothing sent later. The
 // answer, which is empty, is sent once the checkpoint is on disk.
 struct CheckpointRequest {
+  static constexpr std::string_view kName = "replay.checkpoint";
   // Names the checkpoint for a restore; in [1, kMaxCheckpointId].
   uint64_t id = 0;
 
@@ -327,8 +325,6 @@ struct CheckpointRequest {
     v.Check(id > 0 && id <= kMaxCheckpointId,
             "field 'id': {} is outside [1, {}]", id, kMaxCheckpointId);
   }
-  rpc::Message Encode() const;
-  static CheckpointRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 }  // namespace replicant::replay

@@ -83,7 +83,7 @@ void Service::AttachTo(rpc::Server& server) {
   server_ = &server;
   server.Handle(kDescribeKind, [this](Request& request, Responder responder) {
     rpc::CheckNumParts("replay.describe", request.payload, 0);
-    responder.Reply(Info().Encode());
+    responder.Reply(rpc::EncodeMessage(Info()));
   });
   server.Handle(kInsertKind, [this](Request& request, Responder responder) {
     HandleInsert(request, responder);
@@ -102,7 +102,7 @@ void Service::AttachTo(rpc::Server& server) {
       kStatusKind,
       [this](Request& request, Responder responder) {
         rpc::CheckNumParts("replay.status", request.payload, 0);
-        responder.Reply(StatusReply{StatusJson()}.Encode());
+        responder.Reply(rpc::EncodeMessage(StatusReply{StatusJson()}));
       },
       rpc::Server::Answers::kAtOnce);
   server.Handle(kCheckpointKind, [this](Request& request, Responder responder) {
@@ -158,7 +158,8 @@ int64_t Service::TableOf(std::string_view message,
 // --- checkpoints ---
 
 void Service::HandleCheckpoint(Request& request, Responder responder) {
-  const auto checkpoint = CheckpointRequest::Decode(request.payload);
+  const auto checkpoint =
+      rpc::DecodeMessage<CheckpointRequest>(request.payload);
   if (saver_ == nullptr) {
     throw InvalidArgument(
         "replay.checkpoint: this service keeps no checkpoints; hint: give it a "
@@ -306,11 +307,11 @@ bool Service::TakeChunk(uint64_t id, uint64_t sequence,
 }
 
 void Service::Answer(const PendingAck& pending) {
-  pending.responder.Reply(pending.ack.Encode());
+  pending.responder.Reply(rpc::EncodeMessage(pending.ack));
 }
 
 void Service::HandleCloseWriter(Request& request, Responder responder) {
-  const auto close = CloseWriterRequest::Decode(request.payload);
+  const auto close = rpc::DecodeMessage<CloseWriterRequest>(request.payload);
   CloseWriters({close.writer});
   responder.Reply({});
   Pump();
@@ -387,7 +388,8 @@ BatchForm Service::FormOf(int64_t table) const {
 }
 
 void Service::HandleSample(Request& request, Responder responder) {
-  const SampleRequest sample = SampleRequest::Decode(request.payload);
+  const SampleRequest sample =
+      rpc::DecodeMessage<SampleRequest>(request.payload);
   const int64_t table = TableOf("replay.sample", sample.table);
   const BatchForm form = FormOf(table);
   if (sample.window != form.window) {
@@ -420,7 +422,8 @@ void Service::HandleUpdate(Request& request, Responder responder) {
   const UpdateRequest update = UpdateRequest::Decode(request.payload);
   const int64_t num_updated = shard_->UpdatePriorities(
       TableOf("replay.update", update.table), update.updates);
-  responder.Reply(UpdateReply{static_cast<uint32_t>(num_updated)}.Encode());
+  responder.Reply(
+      rpc::EncodeMessage(UpdateReply{static_cast<uint32_t>(num_updated)}));
   Pump();
 }
 

@@ -180,7 +180,7 @@ std::string Liveness::Listen() {
 
 void Liveness::HandleBeat(rpc::Request& request,
                           const rpc::Responder& responder) {
-  LivenessBeat beat = LivenessBeat::Decode(request.payload);
+  LivenessBeat beat = rpc::DecodeMessage<LivenessBeat>(request.payload);
   const int rank = static_cast<int>(beat.rank);
   if (rank < 1 || rank >= table_.size()) {
     throw InvalidArgument(fmt::format("liveness: there are {} ranks, not {}",
@@ -215,7 +215,7 @@ void Liveness::Answer(int rank) {
   } else if (IsLeaving()) {
     answer.order = LivenessAnswer::Order::kOver;
   }
-  held.mapped().responder.Reply(answer.Encode());
+  held.mapped().responder.Reply(rpc::EncodeMessage(answer));
 }
 
 void Liveness::Tick() {
@@ -326,7 +326,7 @@ void Liveness::StartBeat(const std::string& problem, bool is_leaving) {
                           .state = State(),
                           .problem = problem,
                           .is_leaving = is_leaving};
-  beat_ = client_->Start(kLivenessBeat, beat.Encode(),
+  beat_ = client_->Start(kLivenessBeat, rpc::EncodeMessage(beat),
                          {.timeout = options_.timeout});
   REPLICANT_CHECK(beat_.has_value(), "too many beats under way");
   ++num_open_beats_;
@@ -339,7 +339,7 @@ void Liveness::ReceiveAnswers() {
     --num_open_beats_;
     if (beat_ == done) beat_.reset();
     if (reply.result != rpc::CallResult::kOk) continue;
-    LivenessAnswer answer = LivenessAnswer::Decode(reply.payload);
+    LivenessAnswer answer = rpc::DecodeMessage<LivenessAnswer>(reply.payload);
     table_.Hear(0, std::move(answer.state));
     if (answer.order == LivenessAnswer::Order::kEnd) {
       SetVerdict(lost_.empty() ? answer.verdict : lost_);

@@ -1,7 +1,5 @@
 #include "replicator/comm/liveness_messages.h"
 
-#include "base/rpc/fields.h"
-
 namespace replicant::comm {
 namespace {
 
@@ -20,26 +18,13 @@ rpc::Protocol LivenessProtocol() {
   return rpc::Protocol::FromTable("liveness", 1, kTable);
 }
 
-rpc::Message LivenessBeat::Encode() const { return rpc::EncodeMessage(*this); }
-LivenessBeat LivenessBeat::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<LivenessBeat>("liveness.beat", payload);
-}
-
-rpc::Message LivenessAnswer::Encode() const {
-  return rpc::EncodeMessage(*this);
-}
-LivenessAnswer LivenessAnswer::Decode(std::span<const rpc::Frame> payload) {
-  return rpc::DecodeMessage<LivenessAnswer>("liveness.answer", payload);
-}
-
 std::string LivenessAddress::Encode() const {
   const rpc::Frame frame = rpc::EncodePart(*this);
   return {reinterpret_cast<const char*>(frame.bytes().data()),
           frame.bytes().size()};
 }
 LivenessAddress LivenessAddress::Decode(const std::string& text) {
-  return rpc::DecodePart<LivenessAddress>("liveness.address",
-                                          std::as_bytes(std::span(text)));
+  return rpc::DecodePart<LivenessAddress>(std::as_bytes(std::span(text)));
 }
 
 }  // namespace replicant::comm

@@ -8,6 +8,7 @@
 
 #include "base/rpc/curve.h"
 #include "base/rpc/envelope.h"
+#include "base/rpc/fields.h"
 #include "replicator/comm/rank_table.h"
 
 // The messages from the ranks of a group to the first one (docs/rpc.md,
@@ -34,6 +35,7 @@ void StateFields(V& v, RankState* state) {
 }
 
 struct LivenessBeat {
+  static constexpr std::string_view kName = "liveness.beat";
   uint32_t rank = 0;
   RankState state;
   // Why the rank cannot go on; empty otherwise.
@@ -48,12 +50,10 @@ struct LivenessBeat {
     v.CutString("problem", &problem, kMaxReasonBytes);
     v.Bool("is leaving", &is_leaving);
   }
-  rpc::Message Encode() const;
-  // Throws rpc::MalformedMessage.
-  static LivenessBeat Decode(std::span<const rpc::Frame> payload);
 };
 
 struct LivenessAnswer {
+  static constexpr std::string_view kName = "liveness.answer";
   enum class Order : uint8_t {
     kGoOn = 0,
     kOver = 1,  // the first rank leaves, and watches no more
@@ -71,13 +71,11 @@ struct LivenessAnswer {
     StateFields(v, &state);
     v.CutString("verdict", &verdict, kMaxReasonBytes);
   }
-  rpc::Message Encode() const;
-  // Throws rpc::MalformedMessage.
-  static LivenessAnswer Decode(std::span<const rpc::Frame> payload);
 };
 
 // The addresses of the first rank. Secret: holds a private key.
 struct LivenessAddress {
+  static constexpr std::string_view kName = "liveness.address";
   // "tcp://10.0.0.2:41234": at least one of them can be reached.
   std::vector<std::string> endpoints;
   std::string server_public_key;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/rpc/fields.h"
-
 namespace replicant::replicator {
 namespace {
 
@@ -39,32 +37,12 @@ size_t SizeOf(const std::vector<View>& tensors) {
   return sum;
 }
 
-std::span<const std::byte> FirstPart(std::span<const rpc::Frame> payload,
-                                     std::string_view what) {
-  if (payload.empty()) {
-    throw rpc::MalformedMessage(fmt::format("{}: no parts", what));
-  }
-  return payload[0].bytes();
-}
-
 }  // namespace
 
 std::string_view ParameterServerMessageTable() { return kTable; }
 
 rpc::Protocol ParameterServerProtocol() {
   return rpc::Protocol::FromTable("parameter_server", 1, kTable);
-}
-
-rpc::Frame ServerRequest::Encode() const { return rpc::EncodePart(*this); }
-ServerRequest ServerRequest::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kName = "parameter_server.request";
-  return rpc::DecodePart<ServerRequest>(kName, FirstPart(payload, kName));
-}
-
-rpc::Frame ServerReply::Encode() const { return rpc::EncodePart(*this); }
-ServerReply ServerReply::Decode(std::span<const rpc::Frame> payload) {
-  constexpr std::string_view kName = "parameter_server.reply";
-  return rpc::DecodePart<ServerReply>(kName, FirstPart(payload, kName));
 }
 
 void AddTensors(const std::vector<TensorView>& tensors, rpc::Message* message) {

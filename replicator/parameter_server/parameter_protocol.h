@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/rpc/envelope.h"
+#include "base/rpc/fields.h"
 #include "base/tensor/tensor_view.h"
 
 // The messages between workers and parameter servers (docs/rpc.md, "Parameter
@@ -26,10 +27,11 @@ std::string_view ParameterServerMessageTable();
 rpc::Protocol ParameterServerProtocol();
 
 struct ServerRequest {
+  static constexpr std::string_view kName = "parameter_server.request";
   uint32_t worker = 0;
   // Random identifier of this run of the worker.
   uint64_t run = 0;
-  // Number of the worker's step; a push repeats that of its pull.
+  // Number of the worker's step; a push repeats its pull's number.
   uint64_t sequence = 0;
   // Index of a step of the training; a pull may use a value below.
   uint32_t step = 0;
@@ -46,12 +48,10 @@ struct ServerRequest {
     v.Number("sequence", &sequence);
     v.Number("step", &step);
   }
-  rpc::Frame Encode() const;
-  // Throws rpc::MalformedMessage.
-  static ServerRequest Decode(std::span<const rpc::Frame> payload);
 };
 
 struct ServerReply {
+  static constexpr std::string_view kName = "parameter_server.reply";
   enum class Status : uint8_t {
     kOk = 0,
     kJoinFirst = 1,  // the server does not know this run of the worker
@@ -67,9 +67,6 @@ struct ServerReply {
     v.Enum("status", &status, {"ok", "join first", "pull first", "ended"});
     v.Number("version", &version);
   }
-  rpc::Frame Encode() const;
-  // Throws rpc::MalformedMessage.
-  static ServerReply Decode(std::span<const rpc::Frame> payload);
 };
 
 // Adds the bytes of the tensors, one after another, in parts of at most 64 MiB.

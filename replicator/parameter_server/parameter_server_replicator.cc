@@ -70,7 +70,7 @@ class RequestQueue {
           static_cast<uint16_t>(kind),
           [this, kind](rpc::Request& request, const rpc::Responder& responder) {
             worker_of_peer_[request.peer_id] =
-                ServerRequest::Decode(request.payload).worker;
+                rpc::DecodeFirstPart<ServerRequest>(request.payload).worker;
             // answers of waiting requests come later
             responder.SetDeadline(Clock::TimePoint::max());
             const MutexLock lock(mutex_);
@@ -137,7 +137,7 @@ class RequestQueue {
     rpc::ServerOptions options;
     options.socket.curve = key.server_role();
     options.tick_interval = kTickInterval;
-    // a long step is no silence
+    // a long step is not a silent peer
     options.peer_timeout = std::chrono::hours(1);
     return options;
   }
@@ -276,7 +276,8 @@ class ParameterServer : public Replicator {
   int num_replicas() const override { return config_.replicas; }
   // after the workers
   int process_id() const override { return config_.num_workers() + server_; }
-  // Belongs to no worker: serves the seed's first values and what is assigned.
+  // Does not belong to a worker: serves the seed's first values and what is
+  // assigned.
   runtime::VariableStore& variables() override { return variables_; }
   void Stop() override {}
 

@@ -18,7 +18,7 @@
 // same graph and kernels. One worker with one replica computes the bits of
 // `single`.
 //
-// variables() of the first worker are those of all servers between two steps.
+// Between two steps, variables() of the first worker hold the servers' values.
 // The first worker sends variables that a program wrote there to the servers
 // before its next step, and all variables before its first step. Writes into
 // another worker's variables() have no effect.

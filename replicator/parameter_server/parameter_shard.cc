@@ -86,7 +86,7 @@ ParameterShard::ParameterShard(const Options& options,
 
 void ParameterShard::Handle(ServerMessage kind, rpc::Message payload,
                             Reply reply, Clock::TimePoint now) {
-  const ServerRequest request = ServerRequest::Decode(payload);
+  const ServerRequest request = rpc::DecodeFirstPart<ServerRequest>(payload);
   if (request.worker >= workers_.size()) {
     throw InvalidArgument(
         fmt::format("worker {} of {}", request.worker, workers_.size()));
@@ -330,8 +330,8 @@ void ParameterShard::Answer(Waiting& waiting, Status status,
                             const std::vector<std::string>& names) {
   if (is_over_) workers_[waiting.request.worker].is_told = true;
   for (const Reply& reply : waiting.replies) {
-    rpc::Message message = rpc::MakeMessage(
-        ServerReply{.status = status, .version = gate_.version()}.Encode());
+    rpc::Message message = rpc::EncodeMessage(
+        ServerReply{.status = status, .version = gate_.version()});
     AddTensors(Values(names), &message);
     reply(std::move(message));
   }

@@ -23,7 +23,7 @@
 #include "replicator/parameter_server/step_split.h"
 #include "replicator/strategies/synchronous_replicator.h"
 
-// A group's replicas are a synchronous replicator of their own, in one process
+// A group's replicas form a synchronous replicator, in one process
 // or in several. The first process of the group, the leader, talks to the
 // servers, around each phase of a step: before the phase's first batch it pulls
 // the variables, which then are all replicas', and after the phase's update it
@@ -112,7 +112,7 @@ class ParameterWorker : public Replicator {
       const runtime::CompileOptions& options) override;
 
   bool leads() const { return rank_.member == 0; }
-  // Whether the worker goes on with variables of its own between pulls and
+  // Whether the worker updates its copy of the variables between pulls and
   // pushes, as Downpour does.
   bool UpdatesLocally() const {
     return config_.fetch_interval > 1 || config_.push_interval > 1;

@@ -45,11 +45,10 @@ void ServerLink::Start(ServerMessage kind, uint64_t sequence, uint32_t step,
                        std::string what) {
   kind_ = kind;
   what_ = std::move(what);
-  payload_ = rpc::MakeMessage(ServerRequest{.worker = options_.worker,
-                                            .run = run_,
-                                            .sequence = sequence,
-                                            .step = step}
-                                  .Encode());
+  payload_ = rpc::EncodeMessage(ServerRequest{.worker = options_.worker,
+                                              .run = run_,
+                                              .sequence = sequence,
+                                              .step = step});
   AddTensors(tensors, &payload_);
   Send();
 }
@@ -65,8 +64,8 @@ ServerLink::Answer ServerLink::Finish() {
 }
 
 void ServerLink::End() {
-  payload_ = rpc::MakeMessage(
-      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  payload_ =
+      rpc::EncodeMessage(ServerRequest{.worker = options_.worker, .run = run_});
   kind_ = ServerMessage::kEnd;
   const rpc::CallReply reply =
       client_.Call(static_cast<uint16_t>(kind_), rpc::Share(payload_),
@@ -77,8 +76,8 @@ void ServerLink::End() {
 }
 
 int64_t ServerLink::Join() {
-  rpc::Message payload = rpc::MakeMessage(
-      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  rpc::Message payload =
+      rpc::EncodeMessage(ServerRequest{.worker = options_.worker, .run = run_});
   payload.push_back(rpc::Frame::Copy(options_.description));
   const int64_t version =
       AskBetween(ServerMessage::kJoin, std::move(payload), "join").version;
@@ -100,8 +99,8 @@ void ServerLink::JoinAgain() {
   if (Join() > 0 || !values_to_assign) return;
   spdlog::warn("{} has lost its variables and takes the variables of worker {}",
                Name(), options_.worker);
-  rpc::Message payload = rpc::MakeMessage(
-      ServerRequest{.worker = options_.worker, .run = run_}.Encode());
+  rpc::Message payload =
+      rpc::EncodeMessage(ServerRequest{.worker = options_.worker, .run = run_});
   AddTensors(values_to_assign(), &payload);
   AskBetween(ServerMessage::kAssign, std::move(payload), "take variables");
 }
@@ -154,7 +153,7 @@ ServerLink::Answer ServerLink::Await() {
           options_.worker, Name(), ToSeconds(options_.timeout), what_,
           options_.server));
   }
-  const ServerReply header = ServerReply::Decode(reply.payload);
+  const ServerReply header = rpc::DecodeFirstPart<ServerReply>(reply.payload);
   reply.payload.erase(reply.payload.begin());
   return {header.status, header.version, std::move(reply.payload)};
 }

@@ -326,9 +326,9 @@ TEST_F(InferenceTest, AnActorOfAnotherTaskIsRefused) {
 
 TEST(InferenceProtocolTest, MessagesComeBackAsTheyWere) {
   const InferenceInfo info{12, 5, 2, true, 7, -1};
-  EXPECT_EQ(InferenceInfo::Decode(info.Encode()), info);
+  EXPECT_EQ(rpc::DecodeMessage<InferenceInfo>(rpc::EncodeMessage(info)), info);
   const ActReply reply{3, 4, {0.5F, -0.5F}};
-  EXPECT_EQ(ActReply::Decode(reply.Encode()), reply);
+  EXPECT_EQ(rpc::DecodeMessage<ActReply>(rpc::EncodeMessage(reply)), reply);
   const std::vector<float> rows = {1.0F, 2.0F};
   const ActRequest request{
       {0.1F, 0.2F}, {3.0F, 4.0F}, std::as_bytes(std::span(rows))};
@@ -337,7 +337,8 @@ TEST(InferenceProtocolTest, MessagesComeBackAsTheyWere) {
   EXPECT_EQ(read.noise_scales, request.noise_scales);
   EXPECT_EQ(read.states, request.states);
   EXPECT_TRUE(std::ranges::equal(read.observations, request.observations));
-  EXPECT_THROW(ActRequest::Decode(reply.Encode()), rpc::MalformedMessage);
+  EXPECT_THROW(ActRequest::Decode(rpc::EncodeMessage(reply)),
+               rpc::MalformedMessage);
   EXPECT_THROW(ActRequest::Decode(ActRequest{}.Encode()),
                rpc::MalformedMessage);
 }

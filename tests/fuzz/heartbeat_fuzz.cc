@@ -10,11 +10,11 @@
 
 namespace {
 
-template <typename Body>
-void ReadAndWrite(const replicant::rpc::Message& payload) {
+// `read_and_write` reads a message and returns its bytes.
+template <typename F>
+void Check(const replicant::rpc::Message& payload, const F& read_and_write) {
   try {
-    const Body body = Body::Decode(payload);
-    const replicant::rpc::Message written = body.Encode();
+    const replicant::rpc::Message written = read_and_write();
     if (written.size() != 1 || written[0].text() != payload[0].text()) {
       std::abort();
     }
@@ -28,7 +28,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   replicant::rpc::Message payload;
   payload.push_back(
       replicant::rpc::Frame::Copy(std::as_bytes(std::span(data, size))));
-  ReadAndWrite<replicant::fleet::Heartbeat>(payload);
-  ReadAndWrite<replicant::fleet::BeatReply>(payload);
+  using replicant::fleet::BeatReply;
+  using replicant::fleet::Heartbeat;
+  namespace rpc = replicant::rpc;
+  Check(payload, [&] { return Heartbeat::Decode(payload).Encode(); });
+  Check(payload, [&] {
+    return rpc::EncodeMessage(rpc::DecodeMessage<BeatReply>(payload));
+  });
   return 0;
 }

@@ -68,13 +68,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   Message one;
   one.push_back(Frame::Copy(bytes));
-  Try([&] { ServiceInfo::Decode(one); });
-  Try([&] { InsertAck::Decode(one); });
-  Try([&] { CloseWriterRequest::Decode(one); });
-  Try([&] { SampleRequest::Decode(one); });
+  Try([&] { rpc::DecodeMessage<ServiceInfo>(one); });
+  Try([&] { rpc::DecodeMessage<InsertAck>(one); });
+  Try([&] { rpc::DecodeMessage<CloseWriterRequest>(one); });
+  Try([&] { rpc::DecodeMessage<SampleRequest>(one); });
   Try([&] { UpdateRequest::Decode(one); });
-  Try([&] { UpdateReply::Decode(one); });
-  Try([&] { StatusReply::Decode(one); });
+  Try([&] { rpc::DecodeMessage<UpdateReply>(one); });
+  Try([&] { rpc::DecodeMessage<StatusReply>(one); });
 
   Message parts = Parts(bytes);
   Try([&] {

@@ -17,6 +17,7 @@ using testing::MessageOf;
 enum class Color : uint8_t { kRed = 0, kBlue = 1 };
 
 struct Point {
+  static constexpr std::string_view kName = "m";
   int32_t x = 0;
   double y = 0.0;
 
@@ -30,6 +31,7 @@ struct Point {
 };
 
 struct Everything {
+  static constexpr std::string_view kName = "m";
   uint16_t number = 0;
   bool flag = false;
   Color color = Color::kRed;
@@ -73,8 +75,8 @@ Everything Sample() {
 }
 
 TEST(FieldsTest, AMessageComesBackAsItWasWritten) {
-  EXPECT_EQ(DecodeMessage<Everything>("m", EncodeMessage(Sample())), Sample());
-  EXPECT_EQ(DecodeMessage<Everything>("m", EncodeMessage(Everything())),
+  EXPECT_EQ(DecodeMessage<Everything>(EncodeMessage(Sample())), Sample());
+  EXPECT_EQ(DecodeMessage<Everything>(EncodeMessage(Everything())),
             Everything());
 }
 
@@ -113,7 +115,7 @@ TEST(FieldsTest, LongTextsAreCutAndLinesHaveNoControlCharacters) {
   Everything message;
   message.cut = "abcdef";
   message.line = "a\nbcdefg";
-  const auto read = DecodeMessage<Everything>("m", EncodeMessage(message));
+  const auto read = DecodeMessage<Everything>(EncodeMessage(message));
   EXPECT_EQ(read.cut, "abc");
   EXPECT_EQ(read.line, "a bcd");
 }
@@ -122,7 +124,7 @@ TEST(FieldsTest, WhatBreaksTheDeclarationIsNamed) {
   const auto problem = [](const Everything& message) {
     const Message payload = EncodeMessage(message);
     return MessageOf<MalformedMessage>(
-        [&] { DecodeMessage<Everything>("m", payload); });
+        [&] { DecodeMessage<Everything>(payload); });
   };
   EXPECT_EQ(problem({.color = static_cast<Color>(2)}),
             "m: field 'color': 2 is not in [0, 1]");
@@ -135,11 +137,10 @@ TEST(FieldsTest, WhatBreaksTheDeclarationIsNamed) {
   EXPECT_EQ(problem({.words = {"12345"}}),
             "m: field 'word' at offset 28: count 5 is over the limit of 4");
   EXPECT_EQ(
-      MessageOf<MalformedMessage>([] { DecodeMessage<Point>("m", Message{}); }),
+      MessageOf<MalformedMessage>([] { DecodeMessage<Point>(Message{}); }),
       "m: 0 parts, expected 1");
-  EXPECT_EQ(MessageOf<MalformedMessage>([] {
-              DecodePart<Point>("m", EncodePart(Everything()).bytes());
-            }),
+  EXPECT_EQ(MessageOf<MalformedMessage>(
+                [] { DecodePart<Point>(EncodePart(Everything()).bytes()); }),
             "m: 21 bytes after the last field, at offset 12");
 
   // a line and names as no writer makes them
@@ -149,7 +150,7 @@ TEST(FieldsTest, WhatBreaksTheDeclarationIsNamed) {
   line.Write(uint8_t{0});
   for (const char* const text : {"", "", "a\tb"}) line.WriteString(text);
   EXPECT_EQ(MessageOf<MalformedMessage>(
-                [&] { DecodePart<Everything>("m", line.bytes()); }),
+                [&] { DecodePart<Everything>(line.bytes()); }),
             "m: field 'line' has control characters");
   WireWriter map;
   map.Write(uint16_t{0});
@@ -162,9 +163,9 @@ TEST(FieldsTest, WhatBreaksTheDeclarationIsNamed) {
     map.Write(int32_t{0});
     map.Write(0.0);
   }
-  EXPECT_EQ(MessageOf<MalformedMessage>(
-                [&] { DecodePart<Everything>("m", map.bytes()); }),
-            "m: field 'name' is not in ascending order");
+  EXPECT_EQ(
+      MessageOf<MalformedMessage>([&] { DecodePart<Everything>(map.bytes()); }),
+      "m: field 'name' is not in ascending order");
 }
 
 TEST(FieldsTest, TheListReadsAsAMessageTable) {

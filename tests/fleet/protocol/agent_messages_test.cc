@@ -22,13 +22,13 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
                          .slots = 2};
   EXPECT_EQ(JoinRequest::Decode(join.Encode()), join);
   const StopRequest stop{"fleet --stop of node/7"};
-  EXPECT_EQ(StopRequest::Decode(stop.Encode()), stop);
+  EXPECT_EQ(rpc::DecodeMessage<StopRequest>(rpc::EncodeMessage(stop)), stop);
 
   const JoinReply joined{.refusal = "full",
                          .timeout_s = 2.5,
                          .files = {{"config.yaml", "a: 1\n"},
                                    {"model/a.xml", std::string("\0x", 2)}}};
-  EXPECT_EQ(JoinReply::Decode(joined.Encode()), joined);
+  EXPECT_EQ(rpc::DecodeMessage<JoinReply>(rpc::EncodeMessage(joined)), joined);
 
   const AgentReport report{.agent = 7,
                            .is_leaving = true,
@@ -43,7 +43,8 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
                                      .incarnation = 2,
                                      .offset = uint64_t{1} << 40,
                                      .bytes = "line\n"}}};
-  EXPECT_EQ(AgentReport::Decode(report.Encode()), report);
+  EXPECT_EQ(rpc::DecodeMessage<AgentReport>(rpc::EncodeMessage(report)),
+            report);
 
   const ReportReply reply{.verdict = ReportReply::Verdict::kLeave,
                           .reason = "over",
@@ -53,15 +54,16 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
                                       .incarnation = 2,
                                       .signal = 15,
                                       .arguments = {"--set", "a=b c"}}}};
-  EXPECT_EQ(ReportReply::Decode(reply.Encode()), reply);
+  EXPECT_EQ(rpc::DecodeMessage<ReportReply>(rpc::EncodeMessage(reply)), reply);
 }
 
 // Would catch a launcher that writes outside an agent's folder.
 TEST(AgentMessagesTest, NoFileLeadsOutOfTheFolder) {
   for (const char* const path : {"", "/etc/passwd", "../x", "a/../../x"}) {
     const JoinReply reply{.refusal = {}, .files = {{path, "x"}}};
-    EXPECT_EQ(MessageOf<rpc::MalformedMessage>(
-                  [&] { JoinReply::Decode(reply.Encode()); }),
+    EXPECT_EQ(MessageOf<rpc::MalformedMessage>([&] {
+                rpc::DecodeMessage<JoinReply>(rpc::EncodeMessage(reply));
+              }),
               "supervision.join reply: field 'path' leads out of the agent's "
               "folder")
         << path;
@@ -76,7 +78,8 @@ TEST(AgentMessagesTest, BrokenFieldsAreNamed) {
   writer.Write(uint32_t{1'000'000});
   const rpc::Message message = rpc::MakeMessage(writer.Finish());
   EXPECT_EQ(
-      MessageOf<rpc::MalformedMessage>([&] { AgentReport::Decode(message); }),
+      MessageOf<rpc::MalformedMessage>(
+          [&] { rpc::DecodeMessage<AgentReport>(message); }),
       "supervision.report: field 'num_processes': 1000000 is over the limit of "
       "10000");
   EXPECT_EQ(MessageOf<InvalidArgument>([] {

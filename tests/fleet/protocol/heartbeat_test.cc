@@ -58,7 +58,7 @@ TEST(HeartbeatTest, BodiesReadBackAsWritten) {
   EXPECT_EQ(Heartbeat::Decode(beat.Encode()), beat);
   EXPECT_EQ(Heartbeat::Decode(Heartbeat().Encode()), Heartbeat());
   const BeatReply reply = {BeatReply::Order::kStop, "the run is complete"};
-  EXPECT_EQ(BeatReply::Decode(reply.Encode()), reply);
+  EXPECT_EQ(rpc::DecodeMessage<BeatReply>(rpc::EncodeMessage(reply)), reply);
   EXPECT_EQ(beat.id.ToString(), "actor-3");
 }
 
@@ -145,7 +145,8 @@ TEST(HeartbeatTest, DecodeRefusesWhatNoSenderWrites) {
   writer.Write(uint8_t{2});
   writer.WriteString("");
   const rpc::Message reply = rpc::MakeMessage(writer.Finish());
-  EXPECT_EQ(MessageOf<rpc::MalformedMessage>([&] { BeatReply::Decode(reply); }),
+  EXPECT_EQ(MessageOf<rpc::MalformedMessage>(
+                [&] { rpc::DecodeMessage<BeatReply>(reply); }),
             "supervision.beat reply: field 'order': 2 is not in [0, 1]");
 }
 

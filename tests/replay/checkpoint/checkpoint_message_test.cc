@@ -84,8 +84,9 @@ TEST(ReplayCheckpointMessageTest, HoldsWhatWasSentBeforeItAndNothingAfter) {
           client.SendOneWay(kUpdateKind, UpdateRequest{"t", {update}}.Encode(),
                             seconds(5)),
           rpc::SendResult::kOk);
-      send(kSampleKind, SampleRequest{"t", 9, 1000}.Encode());
-      if (k == 3) send(kCheckpointKind, CheckpointRequest{30}.Encode());
+      send(kSampleKind, rpc::EncodeMessage(SampleRequest{"t", 9, 1000}));
+      if (k == 3)
+        send(kCheckpointKind, rpc::EncodeMessage(CheckpointRequest{30}));
       if (k > 3) continue;
       for (size_t i = 0; i < chunks.size(); ++i) {
         ASSERT_EQ(expected.TryInsert(5, 2 * k - 1 + i, chunks[i]),
@@ -116,7 +117,8 @@ TEST(ReplayCheckpointMessageTest, SaysWhyItCannotBeWritten) {
     rpc::ZmqContext context;
     rpc::Client client(context, ReplayProtocol());
     client.Connect(service.endpoint());
-    return client.Call(kCheckpointKind, CheckpointRequest{id}.Encode(), kOnce)
+    return client
+        .Call(kCheckpointKind, rpc::EncodeMessage(CheckpointRequest{id}), kOnce)
         .error_text;
   };
   RunningService without(Config());

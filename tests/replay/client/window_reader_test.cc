@@ -194,7 +194,7 @@ TEST(WindowReaderTest, ARequestForTheOtherFormIsRefused) {
   client.Connect(service.endpoint());
   const auto why = [&](const std::string& table, uint32_t window) {
     const rpc::CallReply reply = client.Call(
-        kSampleKind, SampleRequest{table, 1, 0, {}, window}.Encode(),
+        kSampleKind, rpc::EncodeMessage(SampleRequest{table, 1, 0, {}, window}),
         {.timeout = seconds(60)});
     return reply.error_text;
   };

@@ -27,7 +27,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   const ServiceInfo info{{.observation_bytes = 24, .action_bytes = 8},
                          64,
                          {{"default", 3, 3, 0.99}, {"queue", 1, 1, 1.0}}};
-  EXPECT_EQ(ServiceInfo::Decode(info.Encode()), info);
+  EXPECT_EQ(rpc::DecodeMessage<ServiceInfo>(rpc::EncodeMessage(info)), info);
 
   const auto first = Bytes("abc");
   const auto second = Bytes("de");
@@ -51,11 +51,13 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   EXPECT_TRUE(std::ranges::equal(back.blocks[2], second));
 
   const InsertAck ack{InsertState::kNoRoom, 9, 12, {8, 9}};
-  EXPECT_EQ(InsertAck::Decode(ack.Encode()), ack);
-  EXPECT_EQ(CloseWriterRequest::Decode(CloseWriterRequest{5}.Encode()).writer,
+  EXPECT_EQ(rpc::DecodeMessage<InsertAck>(rpc::EncodeMessage(ack)), ack);
+  EXPECT_EQ(rpc::DecodeMessage<CloseWriterRequest>(
+                rpc::EncodeMessage(CloseWriterRequest{5}))
+                .writer,
             5u);
-  const auto sample =
-      SampleRequest::Decode(SampleRequest{"default", 256, 500}.Encode());
+  const auto sample = rpc::DecodeMessage<SampleRequest>(
+      rpc::EncodeMessage(SampleRequest{"default", 256, 500}));
   EXPECT_EQ(sample.table, "default");
   EXPECT_EQ(sample.count, 256u);
   EXPECT_EQ(sample.wait_ms, 500u);
@@ -71,8 +73,8 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
       .segments = 11,
       .segments_bytes = 12,
       .first_row = 13};
-  const auto placed = SampleRequest::Decode(
-      SampleRequest{"default", 256, 500, place, /*window=*/8}.Encode());
+  const auto placed = rpc::DecodeMessage<SampleRequest>(rpc::EncodeMessage(
+      SampleRequest{"default", 256, 500, place, /*window=*/8}));
   EXPECT_EQ(placed.place, place);
   EXPECT_EQ(placed.window, 8u);
 
@@ -81,23 +83,33 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
   ASSERT_EQ(update.updates.size(), 2u);
   EXPECT_EQ(update.updates[1].key, (ItemKey{3, 4}));
   EXPECT_EQ(update.updates[1].priority, 1.5f);
-  EXPECT_EQ(UpdateReply::Decode(UpdateReply{3}.Encode()).num_updated, 3u);
-  EXPECT_EQ(StatusReply::Decode(StatusReply{"{}"}.Encode()).json, "{}");
-  EXPECT_EQ(CheckpointRequest::Decode(CheckpointRequest{9}.Encode()).id, 9u);
+  EXPECT_EQ(rpc::DecodeMessage<UpdateReply>(rpc::EncodeMessage(UpdateReply{3}))
+                .num_updated,
+            3u);
+  EXPECT_EQ(
+      rpc::DecodeMessage<StatusReply>(rpc::EncodeMessage(StatusReply{"{}"}))
+          .json,
+      "{}");
+  EXPECT_EQ(rpc::DecodeMessage<CheckpointRequest>(
+                rpc::EncodeMessage(CheckpointRequest{9}))
+                .id,
+            9u);
 }
 
 TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
   const auto message = [](auto&& decode) {
     return testing::MessageOf<MalformedMessage>(decode);
   };
-  EXPECT_EQ(message([] { SampleRequest::Decode({}); }),
+  EXPECT_EQ(message([] { rpc::DecodeMessage<SampleRequest>({}); }),
             "replay.sample: 0 parts, expected 1");
   EXPECT_EQ(message([] {
-              SampleRequest::Decode(SampleRequest{"t", 0, 0}.Encode());
+              rpc::DecodeMessage<SampleRequest>(
+                  rpc::EncodeMessage(SampleRequest{"t", 0, 0}));
             }),
             "replay.sample: field 'count': 0 is outside [1, 65536]");
   EXPECT_EQ(message([] {
-              SampleRequest::Decode(SampleRequest{"t", 1, 30001}.Encode());
+              rpc::DecodeMessage<SampleRequest>(
+                  rpc::EncodeMessage(SampleRequest{"t", 1, 30001}));
             }),
             "replay.sample: field 'wait_ms': 30001 is over the limit of 30000");
   EXPECT_EQ(message([] { InsertRequest::Decode(InsertRequest{}.Encode()); }),
@@ -111,7 +123,8 @@ TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
   // a service restores an id that its configuration can hold
   for (const uint64_t id : {uint64_t{0}, uint64_t{1} << 63}) {
     EXPECT_EQ(message([id] {
-                CheckpointRequest::Decode(CheckpointRequest{id}.Encode());
+                rpc::DecodeMessage<CheckpointRequest>(
+                    rpc::EncodeMessage(CheckpointRequest{id}));
               }),
               fmt::format("replay.checkpoint: field 'id': {} is outside [1, "
                           "9223372036854775807]",

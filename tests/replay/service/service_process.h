@@ -89,7 +89,8 @@ class ServiceProcess {
     const rpc::CallReply reply = client_->Call(
         kStatusKind, {},
         {.timeout = std::chrono::seconds(60), .is_idempotent = true});
-    return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
+    return nlohmann::json::parse(
+        rpc::DecodeMessage<StatusReply>(reply.payload).json);
   }
   // The same until `is_reached` says yes, or a minute.
   template <typename Predicate>

@@ -57,12 +57,12 @@ class Caller {
     const rpc::CallReply reply =
         client_.Call(kInsertKind, request.Encode(), kIdempotent);
     EXPECT_EQ(reply.result, rpc::CallResult::kOk) << reply.error_text;
-    return InsertAck::Decode(reply.payload);
+    return rpc::DecodeMessage<InsertAck>(reply.payload);
   }
   uint64_t StartSample(uint32_t count, uint32_t wait_ms) {
-    return *client_.Start(kSampleKind,
-                          SampleRequest{"t", count, wait_ms}.Encode(),
-                          {.timeout = seconds(60)});
+    return *client_.Start(
+        kSampleKind, rpc::EncodeMessage(SampleRequest{"t", count, wait_ms}),
+        {.timeout = seconds(60)});
   }
   BatchMessage WaitForBatch(uint64_t id, const StepShape& shape) {
     rpc::CallReply reply = client_.Wait(id);
@@ -71,7 +71,8 @@ class Caller {
   }
   nlohmann::json Status() {
     const rpc::CallReply reply = client_.Call(kStatusKind, {}, kIdempotent);
-    return nlohmann::json::parse(StatusReply::Decode(reply.payload).json);
+    return nlohmann::json::parse(
+        rpc::DecodeMessage<StatusReply>(reply.payload).json);
   }
   std::string ErrorOf(uint16_t kind, rpc::Message payload) {
     const rpc::CallReply reply =
@@ -91,7 +92,7 @@ TEST(ReplayServiceTest, SaysWhatItHolds) {
   Caller caller(service.endpoint());
   const rpc::CallReply reply =
       caller.client().Call(kDescribeKind, {}, kIdempotent);
-  EXPECT_EQ(ServiceInfo::Decode(reply.payload),
+  EXPECT_EQ(rpc::DecodeMessage<ServiceInfo>(reply.payload),
             (ServiceInfo{maker.shape, 64, {{"t", 1, 1, 0.99}}}));
 }
 
@@ -197,7 +198,7 @@ TEST(ReplayServiceTest, AWriterHasNoCreditsUntilSamplesMakeRoom) {
       reader.WaitForBatch(reader.StartSample(8, 20'000), maker.shape).size(),
       8);
   const rpc::CallReply reply = writer.client().Wait(ask);
-  EXPECT_EQ(InsertAck::Decode(reply.payload),
+  EXPECT_EQ(rpc::DecodeMessage<InsertAck>(reply.payload),
             (InsertAck{InsertState::kTaken, 3, 2, {}}));
 }
 
@@ -210,7 +211,7 @@ TEST(ReplayServiceTest, UpdatesReachLivingItemsOnly) {
       kUpdateKind,
       UpdateRequest{"t", {{{0, 0}, 0.0f}, {{1, 0}, 0.0f}, {{2, 9}, 0.0f}}}
           .Encode());
-  EXPECT_EQ(UpdateReply::Decode(reply.payload).num_updated, 2u);
+  EXPECT_EQ(rpc::DecodeMessage<UpdateReply>(reply.payload).num_updated, 2u);
   const BatchMessage batch =
       caller.WaitForBatch(caller.StartSample(4, 1000), maker.shape);
   for (const SampledItem& item : batch.items()) EXPECT_EQ(item.key.slot, 2u);
@@ -398,7 +399,7 @@ TEST(ReplayServiceTest, AWriterThatClosesLosesItsOpenEpisodeAtOnce) {
   Caller caller(service.endpoint());
   caller.Insert({.writer = 5}, {maker.Chunks(1, 8)[0]});
   const rpc::CallReply reply = caller.client().Call(
-      kCloseWriterKind, CloseWriterRequest{5}.Encode(), kIdempotent);
+      kCloseWriterKind, rpc::EncodeMessage(CloseWriterRequest{5}), kIdempotent);
   EXPECT_EQ(reply.result, rpc::CallResult::kOk);
   EXPECT_EQ(service.shard().Status().abandoned_steps, 1);
 }
@@ -441,7 +442,8 @@ TEST(ReplayServiceTest, SaysThatOpenEpisodesLeaveNoRoom) {
   EXPECT_THAT(StatusText(status.dump()),
               HasSubstr(fmt::format("  inserts wait, writer {:#x} first, for ",
                                     writer)));
-  EXPECT_EQ(caller.ErrorOf(kCloseWriterKind, CloseWriterRequest{1}.Encode()),
+  EXPECT_EQ(caller.ErrorOf(kCloseWriterKind,
+                           rpc::EncodeMessage(CloseWriterRequest{1})),
             "none");
   EXPECT_EQ(caller.Insert({.writer = writer}, {maker.Chunks(1, 8)[0]}).state,
             InsertState::kTaken);

@@ -21,7 +21,8 @@ TEST(LivenessMessagesTest, ABeatIsReadAsItWasWritten) {
                           .state = {.num_calls = 71, .call = "barrier"},
                           .problem = "no memory",
                           .is_leaving = true};
-  const LivenessBeat read = LivenessBeat::Decode(beat.Encode());
+  const LivenessBeat read =
+      rpc::DecodeMessage<LivenessBeat>(rpc::EncodeMessage(beat));
   EXPECT_EQ(read.rank, 3U);
   EXPECT_EQ(read.state.num_calls, 71U);
   EXPECT_EQ(read.state.call, "barrier");
@@ -33,7 +34,8 @@ TEST(LivenessMessagesTest, AnAnswerIsReadAsItWasWritten) {
   const LivenessAnswer answer{.order = LivenessAnswer::Order::kEnd,
                               .state = {.num_calls = 2, .call = ""},
                               .verdict = "rank 1 is gone"};
-  const LivenessAnswer read = LivenessAnswer::Decode(answer.Encode());
+  const LivenessAnswer read =
+      rpc::DecodeMessage<LivenessAnswer>(rpc::EncodeMessage(answer));
   EXPECT_EQ(read.order, LivenessAnswer::Order::kEnd);
   EXPECT_EQ(read.state.num_calls, 2U);
   EXPECT_EQ(read.verdict, "rank 1 is gone");
@@ -53,19 +55,20 @@ TEST(LivenessMessagesTest, AnAddressIsReadAsItWasWritten) {
 // Somebody's long error must not keep the others from hearing of it.
 TEST(LivenessMessagesTest, ALongProblemIsCut) {
   const LivenessBeat beat{.rank = 1, .problem = std::string(1 << 20, 'x')};
-  EXPECT_EQ(LivenessBeat::Decode(beat.Encode()).problem,
+  EXPECT_EQ(rpc::DecodeMessage<LivenessBeat>(rpc::EncodeMessage(beat)).problem,
             std::string(1 << 16, 'x'));
 }
 
 TEST(LivenessMessagesTest, RefusesWhatBreaksTheForm) {
-  EXPECT_EQ(MessageOf<MalformedMessage>([] { LivenessBeat::Decode({}); }),
-            "liveness.beat: 0 parts, expected 1");
+  EXPECT_EQ(
+      MessageOf<MalformedMessage>([] { rpc::DecodeMessage<LivenessBeat>({}); }),
+      "liveness.beat: 0 parts, expected 1");
   rpc::Message message;
   message.push_back(rpc::Frame::Copy(std::as_bytes(std::span("\t", 1))));
-  EXPECT_EQ(
-      MessageOf<MalformedMessage>([&] { LivenessAnswer::Decode(message); }),
-      "liveness.answer: field 'order': 9 is not in [0, 2]");
-  EXPECT_THROW(LivenessBeat::Decode(message), MalformedMessage);
+  EXPECT_EQ(MessageOf<MalformedMessage>(
+                [&] { rpc::DecodeMessage<LivenessAnswer>(message); }),
+            "liveness.answer: field 'order': 9 is not in [0, 2]");
+  EXPECT_THROW(rpc::DecodeMessage<LivenessBeat>(message), MalformedMessage);
   EXPECT_THROW(LivenessAddress::Decode("abc"), MalformedMessage);
   EXPECT_EQ(MessageOf<MalformedMessage>(
                 [] { LivenessAddress::Decode(std::string(4, '\x7f')); }),

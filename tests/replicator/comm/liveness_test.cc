@@ -61,17 +61,18 @@ class LivenessTest : public ::testing::Test {
     return client;
   }
   static LivenessAnswer Beat(rpc::Client& client, const LivenessBeat& beat) {
-    return LivenessAnswer::Decode(
-        client.Call(kLivenessBeat, beat.Encode()).payload);
+    return rpc::DecodeMessage<LivenessAnswer>(
+        client.Call(kLivenessBeat, rpc::EncodeMessage(beat)).payload);
   }
   // Beats, and again; returns when the first beat is answered and so the second
   // one, whose id this is, has arrived.
   static rpc::Client::RequestId BeatTwice(rpc::Client& client,
                                           const LivenessBeat& beat) {
-    const auto first = client.Start(kLivenessBeat, beat.Encode());
-    const auto second = client.Start(kLivenessBeat, beat.Encode());
-    EXPECT_EQ(LivenessAnswer::Decode(client.Wait(*first).payload).order,
-              LivenessAnswer::Order::kGoOn);
+    const auto first = client.Start(kLivenessBeat, rpc::EncodeMessage(beat));
+    const auto second = client.Start(kLivenessBeat, rpc::EncodeMessage(beat));
+    EXPECT_EQ(
+        rpc::DecodeMessage<LivenessAnswer>(client.Wait(*first).payload).order,
+        LivenessAnswer::Order::kGoOn);
     return *second;
   }
   // Its verdict, once there is one; passes the time with `meanwhile`.
@@ -174,16 +175,18 @@ TEST_F(LivenessTest, ARankThatConnectsAgainIsNotLost) {
   client.reset();
   client = MakeClient(/*sender_id=*/7);
   const auto held =
-      client->Start(kLivenessBeat, LivenessBeat{.rank = 1}.Encode());
+      client->Start(kLivenessBeat, rpc::EncodeMessage(LivenessBeat{.rank = 1}));
   ASSERT_EQ(client->AwaitSession(60s), rpc::CallResult::kOk);
   // answered once a later message of this client is
   EXPECT_EQ(
-      client->Call(kLivenessBeat, LivenessBeat{.rank = 9}.Encode()).result,
+      client->Call(kLivenessBeat, rpc::EncodeMessage(LivenessBeat{.rank = 9}))
+          .result,
       rpc::CallResult::kError);
   for (int i = 0; i < 100; ++i) {
     clock.Advance(100ms);
     EXPECT_EQ(
-        client->Call(kLivenessBeat, LivenessBeat{.rank = 9}.Encode()).result,
+        client->Call(kLivenessBeat, rpc::EncodeMessage(LivenessBeat{.rank = 9}))
+            .result,
         rpc::CallResult::kError);
     if (first->has_verdict()) break;
   }
@@ -211,7 +214,7 @@ TEST_F(LivenessTest, RefusesWhoIsNotOfTheGroup) {
   auto first = Make(2);
   auto client = MakeClient();
   const rpc::CallReply reply =
-      client->Call(kLivenessBeat, LivenessBeat{.rank = 7}.Encode());
+      client->Call(kLivenessBeat, rpc::EncodeMessage(LivenessBeat{.rank = 7}));
   EXPECT_EQ(reply.result, rpc::CallResult::kError);
   EXPECT_EQ(reply.error_text, "liveness: there are 2 ranks, not 7");
   EXPECT_EQ(Beat(*client, {.rank = 1, .is_leaving = true}).order,

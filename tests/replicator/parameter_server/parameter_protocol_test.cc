@@ -22,11 +22,12 @@ TEST(ParameterProtocolTest, TheTableListsTheFieldsOfTheMessages) {
 
 TEST(ParameterProtocolTest, RefusesAnUnknownStatus) {
   const ServerReply reply{.status = static_cast<ServerReply::Status>(4)};
-  const rpc::Message message = rpc::MakeMessage(reply.Encode());
-  EXPECT_EQ(
-      MessageOf<rpc::MalformedMessage>([&] { ServerReply::Decode(message); }),
-      "parameter_server.reply: field 'status': 4 is not in [0, 3]");
-  EXPECT_EQ(MessageOf<rpc::MalformedMessage>([] { ServerReply::Decode({}); }),
+  const rpc::Message message = rpc::EncodeMessage(reply);
+  EXPECT_EQ(MessageOf<rpc::MalformedMessage>(
+                [&] { rpc::DecodeFirstPart<ServerReply>(message); }),
+            "parameter_server.reply: field 'status': 4 is not in [0, 3]");
+  EXPECT_EQ(MessageOf<rpc::MalformedMessage>(
+                [] { rpc::DecodeFirstPart<ServerReply>({}); }),
             "parameter_server.reply: no parts");
 }
 

@@ -111,7 +111,7 @@ class ParameterShardTest : public ::testing::Test {
 
   void Send(ServerMessage kind, const ServerRequest& request,
             const std::vector<double>& tensor = {}) {
-    rpc::Message message = rpc::MakeMessage(request.Encode());
+    rpc::Message message = rpc::EncodeMessage(request);
     if (kind == ServerMessage::kJoin) {
       message.push_back(rpc::Frame::Copy(DescribeSplit(*split_)));
     } else if (!tensor.empty()) {
@@ -123,7 +123,7 @@ class ParameterShardTest : public ::testing::Test {
     shard_->Handle(
         kind, std::move(message),
         [this, worker](rpc::Message reply) {
-          Answer answer{ServerReply::Decode(reply), {}};
+          Answer answer{rpc::DecodeFirstPart<ServerReply>(reply), {}};
           // "w", where it is among the tensors
           if (reply.size() > 1) {
             answer.tensors.resize(reply[1].size() / sizeof(double));
@@ -404,8 +404,8 @@ TEST_F(ParameterShardTest, RefusesWhatDoesNotFit) {
                     {.worker = 0, .run = 1, .sequence = 1}, {1.0}),
             "parameter_server: 8 bytes of tensors, want 24");
   EXPECT_THAT(MessageOf<InvalidArgument>([&] {
-                rpc::Message message = rpc::MakeMessage(
-                    ServerRequest{.worker = 1, .run = 2}.Encode());
+                rpc::Message message =
+                    rpc::EncodeMessage(ServerRequest{.worker = 1, .run = 2});
                 message.push_back(rpc::Frame::Copy(std::string_view("pushes")));
                 Deliver(ServerMessage::kJoin, 1, std::move(message));
               }),
