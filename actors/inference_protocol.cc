@@ -19,8 +19,6 @@ constexpr const char* kMessageTable = R"(inference 2
 
 }  // namespace
 
-std::string_view InferenceMessageTable() { return kMessageTable; }
-
 const rpc::Protocol& InferenceProtocol() {
   static const auto protocol =
       rpc::Protocol::FromTable("inference", 2, kMessageTable);

@@ -10,8 +10,8 @@
 #include "base/rpc/fields.h"
 
 // The messages between actors and the inference server of their host
-// (actors/inference_server.h). InferenceMessageTable() is the text of the
-// protocol's schema hash; each message declares its fields (base/rpc/fields.h).
+// (actors/inference_server.h). Each message declares its fields
+// (base/rpc/fields.h).
 namespace replicant::actors {
 
 inline constexpr uint16_t kDescribeKind = 1;
@@ -21,7 +21,6 @@ inline constexpr uint32_t kMaxInferenceRows = 4096;
 inline constexpr uint32_t kMaxStateElements = kMaxInferenceRows * 4096;
 inline constexpr uint32_t kMaxActionElements = kMaxInferenceRows * 256;
 
-std::string_view InferenceMessageTable();
 const rpc::Protocol& InferenceProtocol();
 
 // The answer to kDescribeKind: the inputs and outputs of the server's policy.

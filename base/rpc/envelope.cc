@@ -199,7 +199,7 @@ Protocol Protocol::FromTable(std::string name, uint32_t version,
   absorb(name);
   absorb(std::string_view("\0", 1));
   absorb(table);
-  return {std::move(name), version, hash};
+  return {std::move(name), version, hash, table};
 }
 
 std::string Protocol::ToString() const {

@@ -127,10 +127,12 @@ struct Protocol {
   std::string name;      // "replay"
   uint32_t version = 1;  // for people: which of two tables is newer
   uint64_t schema_hash = 0;
+  std::string_view table = {};  // empty for a peer's
 
   // The hash is FNV-1a (64 bits, offset 14695981039346656037, prime
   // 1099511628211) of name, a zero byte and `table`: a text that lists every
-  // message with its fields and changes whenever one of them does.
+  // message with its fields and changes whenever one of them does. It lives for
+  // the whole process.
   static Protocol FromTable(std::string name, uint32_t version,
                             std::string_view table);
   // "replay version 1 (schema 0x0123456789abcdef)".

@@ -65,8 +65,6 @@ std::string ProblemOf(const Heartbeat& beat) {
 
 }  // namespace
 
-std::string_view SupervisionMessageTable() { return kMessageTable; }
-
 const rpc::Protocol& SupervisionProtocol() {
   static const auto protocol =
       rpc::Protocol::FromTable("supervision", 3, kMessageTable);

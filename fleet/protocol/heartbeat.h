@@ -24,8 +24,6 @@ inline constexpr uint32_t kMaxReasonBytes = 256;
 inline constexpr uint32_t kMaxBeatNumbers = 256;
 inline constexpr uint32_t kMaxNumberNameBytes = 64;
 
-// The text from which the schema hash is computed.
-std::string_view SupervisionMessageTable();
 const rpc::Protocol& SupervisionProtocol();
 
 enum class RoleState : uint8_t {

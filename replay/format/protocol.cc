@@ -62,8 +62,6 @@ constexpr std::string_view kMessageTable = R"(replay 2
 
 }  // namespace
 
-std::string_view ReplayMessageTable() { return kMessageTable; }
-
 const rpc::Protocol& ReplayProtocol() {
   static const auto protocol =
       rpc::Protocol::FromTable("replay", 2, kMessageTable);

@@ -51,9 +51,7 @@ inline constexpr uint32_t kMaxWaitMs = 30'000;
 // The last sequence of a message must not wrap around.
 inline constexpr uint64_t kMaxSequence = ~uint64_t{0} - kMaxChunksPerInsert;
 
-// The text of the schema hash: every message with its fields, as in
-// docs/replay_protocol.md, word for word.
-std::string_view ReplayMessageTable();
+// Its table is in docs/replay_protocol.md, word for word.
 const rpc::Protocol& ReplayProtocol();
 
 // Fields of several messages.

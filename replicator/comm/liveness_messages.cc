@@ -12,8 +12,6 @@ state: u64 calls begun, string call
 
 }  // namespace
 
-std::string_view LivenessMessageTable() { return kTable; }
-
 rpc::Protocol LivenessProtocol() {
   return rpc::Protocol::FromTable("liveness", 1, kTable);
 }

@@ -23,8 +23,6 @@ inline constexpr uint32_t kMaxReasonBytes = 1 << 16;
 inline constexpr uint32_t kMaxCallBytes = 1 << 12;
 inline constexpr uint32_t kMaxEndpoints = 256;
 
-// The text from which the schema hash is computed.
-std::string_view LivenessMessageTable();
 rpc::Protocol LivenessProtocol();
 
 // The fields of a RankState.

@@ -39,8 +39,6 @@ size_t SizeOf(const std::vector<View>& tensors) {
 
 }  // namespace
 
-std::string_view ParameterServerMessageTable() { return kTable; }
-
 rpc::Protocol ParameterServerProtocol() {
   return rpc::Protocol::FromTable("parameter_server", 1, kTable);
 }

@@ -22,8 +22,6 @@ enum class ServerMessage : uint16_t {
   kEnd = 5,
 };
 
-// The text from which the schema hash is computed.
-std::string_view ParameterServerMessageTable();
 rpc::Protocol ParameterServerProtocol();
 
 struct ServerRequest {

@@ -135,7 +135,7 @@ TEST_F(BatchedPolicyTest, EachRowHasNoiseOfItsOwnScale) {
 
 // Would catch states that stay behind, or go to another row.
 TEST(InferenceProtocolTest, TheTableListsTheFieldsOfTheMessages) {
-  const std::string table = testing::Unwrapped(InferenceMessageTable());
+  const std::string table = testing::Unwrapped(InferenceProtocol().table);
   EXPECT_THAT(table,
               HasSubstr("1 describe request: no part reply: " +
                         testing::ListFields<InferenceInfo>() + " 2 act "));

@@ -157,7 +157,7 @@ TEST(HeartbeatTest, TheTableListsTheFieldsOfTheMessages) {
   };
   using testing::ListFields;
   EXPECT_EQ(
-      testing::Unwrapped(SupervisionMessageTable()),
+      testing::Unwrapped(SupervisionProtocol().table),
       "supervision 3 " +
           kind("1 beat", ListFields<Heartbeat>(), ListFields<BeatReply>()) +
           kind("2 join", ListFields<JoinRequest>(), ListFields<JoinReply>()) +
@@ -169,8 +169,9 @@ TEST(HeartbeatTest, TheTableListsTheFieldsOfTheMessages) {
 TEST(HeartbeatTest, ThePageHoldsTheMessageTable) {
   const std::string page =
       ReadFile(std::filesystem::path(REPLICANT_SOURCE_DIR) / "docs/rpc.md");
-  EXPECT_NE(page.find("```\n" + std::string(SupervisionMessageTable()) + "```"),
-            std::string::npos);
+  EXPECT_NE(
+      page.find("```\n" + std::string(SupervisionProtocol().table) + "```"),
+      std::string::npos);
   const std::string hash =
       fmt::format("{:#018x}", SupervisionProtocol().schema_hash);
   EXPECT_NE(page.find(hash), std::string::npos) << hash;

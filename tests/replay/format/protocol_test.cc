@@ -160,7 +160,7 @@ TEST(ReplayProtocolTest, TheTableListsTheFieldsOfTheMessages) {
   using testing::ListFields;
   std::vector<uint32_t> sizes;
   UpdateRequest::Columns columns;
-  const std::string table = testing::Unwrapped(ReplayMessageTable());
+  const std::string table = testing::Unwrapped(ReplayProtocol().table);
   for (const std::string& lines :
        {"1 describe request: no part reply: " + ListFields<ServiceInfo>() +
             " 2 insert request part 0: " + ListFields<InsertRequest>(&sizes) +
@@ -186,7 +186,7 @@ TEST(ReplayProtocolTest, TheDocumentHoldsTheMessageTableWordForWord) {
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_NE(
-      text.str().find("```\n" + std::string(ReplayMessageTable()) + "```"),
+      text.str().find("```\n" + std::string(ReplayProtocol().table) + "```"),
       std::string::npos);
   EXPECT_NE(
       text.str().find(fmt::format("{:#018x}", ReplayProtocol().schema_hash)),

@@ -91,7 +91,7 @@ TEST(LivenessMessagesTest, TheTableListsTheFieldsOfTheMessages) {
   const auto fields = [&](std::string text) {
     return text.replace(text.find(state), state.size(), "state");
   };
-  EXPECT_EQ(testing::Unwrapped(LivenessMessageTable()),
+  EXPECT_EQ(testing::Unwrapped(LivenessProtocol().table),
             "liveness 1 1 beat request: " +
                 fields(testing::ListFields<LivenessBeat>()) +
                 " reply: " + fields(testing::ListFields<LivenessAnswer>()) +

@@ -15,7 +15,7 @@ using ::testing::EndsWith;
 using testing::MessageOf;
 
 TEST(ParameterProtocolTest, TheTableListsTheFieldsOfTheMessages) {
-  EXPECT_THAT(testing::Unwrapped(ParameterServerMessageTable()),
+  EXPECT_THAT(testing::Unwrapped(ParameterServerProtocol().table),
               EndsWith("header: " + testing::ListFields<ServerRequest>() +
                        " reply: " + testing::ListFields<ServerReply>() + " "));
 }
