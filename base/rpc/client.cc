@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/wire.h"
 
 namespace replicant::rpc {
@@ -244,7 +245,7 @@ void Client::RunRequestTimers(Clock::TimePoint now) {
 
 void Client::SendHello(Clock::TimePoint now) {
   const HelloBody hello{protocol_.name, protocol_.version, options_.name};
-  Message payload = hello.Encode();
+  Message payload = EncodeMessage(hello);
   next_hello_ = now + options_.attempt_timeout;
   if (SendMessage(kHelloKind, 0, 0, payload) == SendResult::kOk) {
     is_hello_sent_ = true;
@@ -314,7 +315,7 @@ void Client::HandleMessage(Message message) {
   try {
     envelope = Decode(message, options_.limits);
     if (envelope.header.has(kError))
-      error = ErrorBody::Decode(envelope.payload);
+      error = DecodeMessage<ErrorBody>(envelope.payload);
   } catch (const VersionMismatch& e) {
     throw CommError(fmt::format("{}: {}", endpoint_, e.what()));
   } catch (const MalformedMessage& e) {

@@ -107,18 +107,6 @@ void CheckPayload(const Header& header, const PayloadClaim& claim,
   }
 }
 
-// Reads a name, which goes into logs: printable ASCII only.
-std::string ReadName(WireReader& reader, std::string_view field) {
-  std::string name = reader.ReadString(field, HelloBody::kMaxNameBytes);
-  const bool is_printable = std::all_of(
-      name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
-  if (!is_printable) {
-    throw MalformedMessage(fmt::format(
-        "hello: {} has characters other than printable ASCII", field));
-  }
-  return name;
-}
-
 }  // namespace
 
 Message Encode(const Header& header, Message payload) {
@@ -172,22 +160,6 @@ std::string ToString(ErrorCode code) {
                                 : fmt::format("error {}", number);
 }
 
-Message ErrorBody::Encode() const {
-  WireWriter writer;
-  writer.Write(static_cast<uint16_t>(code));
-  writer.WriteString(std::string_view(text).substr(0, kMaxTextBytes));
-  return MakeMessage(writer.Finish());
-}
-
-ErrorBody ErrorBody::Decode(std::span<const Frame> payload) {
-  WireReader reader("error reply", payload);
-  ErrorBody body;
-  body.code = static_cast<ErrorCode>(reader.Read<uint16_t>("code"));
-  body.text = reader.ReadString("text", kMaxTextBytes);
-  reader.Finish();
-  return body;
-}
-
 Protocol Protocol::FromTable(std::string name, uint32_t version,
                              std::string_view table) {
   uint64_t hash = 14695981039346656037u;
@@ -207,22 +179,9 @@ std::string Protocol::ToString() const {
                      schema_hash);
 }
 
-Message HelloBody::Encode() const {
-  WireWriter writer;
-  writer.WriteString(protocol_name);
-  writer.Write(protocol_version);
-  writer.WriteString(sender_name);
-  return MakeMessage(writer.Finish());
-}
-
-HelloBody HelloBody::Decode(std::span<const Frame> payload) {
-  WireReader reader("hello", payload);
-  HelloBody body;
-  body.protocol_name = ReadName(reader, "protocol name");
-  body.protocol_version = reader.Read<uint32_t>("protocol version");
-  body.sender_name = ReadName(reader, "sender name");
-  reader.Finish();
-  return body;
+bool HelloBody::IsPrintable(std::string_view name) {
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return c >= ' ' && c <= '~'; });
 }
 
 uint64_t RandomId() {

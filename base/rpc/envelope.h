@@ -113,13 +113,19 @@ std::string ToString(ErrorCode code);
 struct ErrorBody {
   static constexpr uint32_t kMaxTextBytes = 4096;
 
+  static constexpr std::string_view kName = "error reply";
+
   ErrorCode code = ErrorCode::kNone;
   std::string text;
 
-  // A longer text is cut.
-  Message Encode() const;
-  // Throws MalformedMessage.
-  static ErrorBody Decode(std::span<const Frame> payload);
+  template <class V>
+  void Fields(V& v) {
+    auto number = static_cast<uint16_t>(code);
+    v.Number("code", &number);
+    const auto read = static_cast<ErrorCode>(number);
+    if (code != read) code = read;
+    v.CutString("text", &text, kMaxTextBytes);
+  }
 };
 
 // The message table that two sides must share.
@@ -144,14 +150,25 @@ struct Protocol {
 // the service's protocol and an empty sender.
 struct HelloBody {
   static constexpr uint32_t kMaxNameBytes = 128;
+  static constexpr std::string_view kName = "hello";
 
   std::string protocol_name;
   uint32_t protocol_version = 0;
   std::string sender_name;
 
-  Message Encode() const;
-  // Throws MalformedMessage.
-  static HelloBody Decode(std::span<const Frame> payload);
+  template <class V>
+  void Fields(V& v) {
+    // names go into logs
+    const auto name_field = [&v](std::string_view field, std::string* name) {
+      v.String(field, name, kMaxNameBytes);
+      v.Check(IsPrintable(*name),
+              "{} has characters other than printable ASCII", field);
+    };
+    name_field("protocol name", &protocol_name);
+    v.Number("protocol version", &protocol_version);
+    name_field("sender name", &sender_name);
+  }
+  static bool IsPrintable(std::string_view name);
 };
 
 // A random number other than 0 from the operating system. Session and sender

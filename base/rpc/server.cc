@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/wire.h"
 
 namespace replicant::rpc {
@@ -268,7 +269,7 @@ void Server::HandleEnvelope(Frame address, Envelope envelope) {
 void Server::HandleHello(ReplyTo reply_to, const Envelope& envelope) {
   HelloBody hello;
   try {
-    hello = HelloBody::Decode(envelope.payload);
+    hello = DecodeMessage<HelloBody>(envelope.payload);
   } catch (const MalformedMessage& e) {
     ++counters_.malformed;
     Complain(std::move(reply_to), ErrorCode::kMalformed, e.what());
@@ -293,7 +294,7 @@ void Server::HandleHello(ReplyTo reply_to, const Envelope& envelope) {
     return;
   }
   const HelloBody answer{protocol_.name, protocol_.version, ""};
-  SendReply(std::move(reply_to), 0, answer.Encode());
+  SendReply(std::move(reply_to), 0, EncodeMessage(answer));
 }
 
 void Server::HandleRequest(ReplyTo reply_to, Envelope envelope,
@@ -414,7 +415,7 @@ bool Server::Answer(uint64_t token, uint32_t flags, Message payload) {
 bool Server::AnswerError(uint64_t token, ErrorCode code,
                          std::string_view text) {
   const ErrorBody body{code, std::string(text)};
-  return Answer(token, kError, body.Encode());
+  return Answer(token, kError, EncodeMessage(body));
 }
 
 void Server::Complain(ReplyTo reply_to, ErrorCode code, std::string_view text) {
@@ -436,7 +437,7 @@ void Server::Complain(ReplyTo reply_to, ErrorCode code, std::string_view text) {
 void Server::SendError(ReplyTo reply_to, ErrorCode code,
                        std::string_view text) {
   const ErrorBody body{code, std::string(text)};
-  SendReply(std::move(reply_to), kError, body.Encode());
+  SendReply(std::move(reply_to), kError, EncodeMessage(body));
 }
 
 void Server::SendReply(ReplyTo reply_to, uint32_t flags, Message payload) {

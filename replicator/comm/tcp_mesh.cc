@@ -17,7 +17,7 @@
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/process.h"
-#include "base/rpc/wire.h"
+#include "base/rpc/fields.h"
 
 namespace replicant::comm {
 namespace {
@@ -32,8 +32,26 @@ constexpr auto kFrameTime = std::chrono::seconds(5);
 // Time between two attempts to reach process 0.
 constexpr auto kRetry = std::chrono::milliseconds(50);
 
+// The beginning of every frame.
+template <class V>
+void StartFields(V& v) {
+  uint32_t magic = kMagic;
+  v.Number("magic", &magic);
+  if (magic != kMagic) {
+    throw CommError("it is not a process of Replicant");
+  }
+  uint32_t version = kVersion;
+  v.Number("version", &version);
+  if (version != kVersion) {
+    throw CommError(
+        fmt::format("its version is {}, want {}", version, kVersion));
+  }
+}
+
 // The one that connects says this first.
 struct Join {
+  static constexpr std::string_view kName = "comm.join";
+
   std::string key;
   std::string description;
   uint32_t num_processes = 0;
@@ -42,83 +60,45 @@ struct Join {
   uint16_t port = 0;
   std::string place;
 
-  std::vector<std::byte> Encode() const {
-    rpc::WireWriter writer;
-    writer.Write(kMagic);
-    writer.Write(kVersion);
-    writer.WriteString(key);
-    writer.WriteString(description);
-    writer.Write(num_processes);
-    writer.Write(process);
-    writer.Write(port);
-    writer.WriteString(place);
-    return {writer.bytes().begin(), writer.bytes().end()};
+  template <class V>
+  void Fields(V& v) {
+    StartFields(v);
+    v.String("key", &key, kMaxTextBytes);
+    v.String("description", &description, kMaxTextBytes);
+    v.Number("num_processes", &num_processes);
+    v.Number("process", &process);
+    v.Number("port", &port);
+    v.String("place", &place, kMaxTextBytes);
   }
-  static Join Decode(std::span<const std::byte> bytes);
 };
 
-// The magic and the version, whatever follows.
-void ReadStart(rpc::WireReader* reader) {
-  if (reader->Read<uint32_t>("magic") != kMagic) {
-    throw CommError("it is not a process of Replicant");
-  }
-  const auto version = reader->Read<uint32_t>("version");
-  if (version != kVersion) {
-    throw CommError(
-        fmt::format("its version is {}, want {}", version, kVersion));
-  }
-}
+// What process 0 knows of another one.
+struct Joined {
+  TcpAddress address;
+  std::string place;
 
-Join Join::Decode(std::span<const std::byte> bytes) {
-  rpc::WireReader reader("comm.join", bytes);
-  ReadStart(&reader);
-  Join join;
-  join.key = reader.ReadString("key", kMaxTextBytes);
-  join.description = reader.ReadString("description", kMaxTextBytes);
-  join.num_processes = reader.Read<uint32_t>("num_processes");
-  join.process = reader.Read<uint32_t>("process");
-  join.port = reader.Read<uint16_t>("port");
-  join.place = reader.ReadString("place", kMaxTextBytes);
-  reader.Finish();
-  return join;
-}
+  template <class V>
+  void Fields(V& v) {
+    v.String("host", &address.host, kMaxTextBytes);
+    v.Number("port", &address.port);
+    v.String("place", &place, kMaxTextBytes);
+  }
+};
 
 // Process 0's answer: everyone's address and place, or why not.
 struct Welcome {
+  static constexpr std::string_view kName = "comm.welcome";
+
   std::string refusal;
   std::string key;
-  std::vector<TcpAddress> addresses;
-  std::vector<std::string> places;
+  std::vector<Joined> processes;
 
-  std::vector<std::byte> Encode() const {
-    rpc::WireWriter writer;
-    writer.Write(kMagic);
-    writer.Write(kVersion);
-    writer.WriteString(refusal);
-    writer.WriteString(key);
-    writer.Write(static_cast<uint32_t>(addresses.size()));
-    for (size_t i = 0; i < addresses.size(); ++i) {
-      writer.WriteString(addresses[i].host);
-      writer.Write(addresses[i].port);
-      writer.WriteString(places[i]);
-    }
-    return {writer.bytes().begin(), writer.bytes().end()};
-  }
-  static Welcome Decode(std::span<const std::byte> bytes) {
-    rpc::WireReader reader("comm.welcome", bytes);
-    ReadStart(&reader);
-    Welcome welcome;
-    welcome.refusal = reader.ReadString("refusal", kMaxTextBytes);
-    welcome.key = reader.ReadString("key", kMaxTextBytes);
-    const auto count = reader.Read<uint32_t>("count");
-    for (uint32_t i = 0; i < count; ++i) {
-      TcpAddress address{.host = reader.ReadString("host", kMaxTextBytes)};
-      address.port = reader.Read<uint16_t>("port");
-      welcome.addresses.push_back(std::move(address));
-      welcome.places.push_back(reader.ReadString("place", kMaxTextBytes));
-    }
-    reader.Finish();
-    return welcome;
+  template <class V>
+  void Fields(V& v) {
+    StartFields(v);
+    v.String("refusal", &refusal, kMaxTextBytes);
+    v.String("key", &key, kMaxTextBytes);
+    v.List("count", &processes, /*max_count=*/UINT32_MAX);
   }
 };
 
@@ -167,7 +147,7 @@ class Meeting {
                                     joined_[p].address.ToString());
     }
     for (size_t p = 1; p < count_; ++p) {
-      mesh_.sockets[p].SendFrame(WelcomeFor(p).Encode(),
+      mesh_.sockets[p].SendFrame(rpc::EncodePart(WelcomeFor(p)).bytes(),
                                  FrameDeadline(deadline_));
     }
     return std::move(mesh_);
@@ -188,13 +168,14 @@ class Meeting {
       const TcpAddress own{first.local().host, listener.local().port};
       SetOwnPlace(own);
       first.SendFrame(
-          Join{.key = key,
-               .description = group_.description,
-               .num_processes = static_cast<uint32_t>(group_.num_processes),
-               .process = static_cast<uint32_t>(group_.process),
-               .port = own.port,
-               .place = HostAndPid()}
-              .Encode(),
+          rpc::EncodePart(
+              Join{.key = key,
+                   .description = group_.description,
+                   .num_processes = static_cast<uint32_t>(group_.num_processes),
+                   .process = static_cast<uint32_t>(group_.process),
+                   .port = own.port,
+                   .place = HostAndPid()})
+              .bytes(),
           FrameDeadline(deadline_));
       answer = first.ReceiveFrame(kMaxFrameBytes, deadline_);
     } catch (const CommError& e) {
@@ -203,14 +184,17 @@ class Meeting {
     }
     Welcome welcome;
     try {
-      welcome = Welcome::Decode(answer);
+      welcome = rpc::DecodePart<Welcome>(answer);
     } catch (const CommError& e) {
       throw CommError(fmt::format("tcp: {} cannot join rank 0 at {}: {}",
                                   Name(), address.ToString(), e.what()));
     }
     if (!welcome.refusal.empty()) throw CommError(welcome.refusal);
     mesh_.key = welcome.key;
-    mesh_.places = welcome.places;
+    mesh_.places.clear();
+    for (const Joined& one : welcome.processes) {
+      mesh_.places.push_back(one.place);
+    }
     mesh_.sockets[0] = std::move(first);
     ConnectToLower(welcome);
     AcceptHigher(&listener);
@@ -225,12 +209,6 @@ class Meeting {
   }
 
  private:
-  // What process 0 knows of another one.
-  struct Joined {
-    TcpAddress address;
-    std::string place;
-  };
-
   double Seconds() const { return static_cast<double>(timeout_.count()) / 1e3; }
   std::string Name() const {
     return NameOf(static_cast<uint32_t>(group_.process),
@@ -260,7 +238,7 @@ class Meeting {
     std::string refusal;
     Join join;
     try {
-      join = Join::Decode(
+      join = rpc::DecodePart<Join>(
           socket.ReceiveFrame(kMaxFrameBytes, FrameDeadline(deadline_)));
       refusal = ProblemOf(join, key);
     } catch (const CommError& e) {
@@ -280,7 +258,7 @@ class Meeting {
         address.ToString(), refusal);
     spdlog::warn("{}", refusal_);
     try {
-      socket.SendFrame(Welcome{.refusal = refusal_}.Encode(),
+      socket.SendFrame(rpc::EncodePart(Welcome{.refusal = refusal_}).bytes(),
                        FrameDeadline(deadline_));
     } catch (const CommError&) {
       // it has gone
@@ -313,13 +291,13 @@ class Meeting {
   // may be known by loopback only.
   Welcome WelcomeFor(size_t to) const {
     const TcpAddress here = mesh_.sockets[to].local();
-    Welcome welcome{.key = mesh_.key, .places = mesh_.places};
+    Welcome welcome{.key = mesh_.key};
     for (size_t p = 0; p < count_; ++p) {
       TcpAddress address = p == 0 ? here : joined_[p].address;
       if (address.is_loopback() && !here.is_loopback()) {
         address.host = here.host;
       }
-      welcome.addresses.push_back(std::move(address));
+      welcome.processes.push_back({std::move(address), mesh_.places[p]});
     }
     return welcome;
   }
@@ -339,8 +317,9 @@ class Meeting {
     for (size_t p = 1; p < count_; ++p) {
       if (!mesh_.sockets[p].is_open()) continue;
       try {
-        mesh_.sockets[p].SendFrame(Welcome{.refusal = problem}.Encode(),
-                                   Clock::Real().Now() + kFrameTime);
+        mesh_.sockets[p].SendFrame(
+            rpc::EncodePart(Welcome{.refusal = problem}).bytes(),
+            Clock::Real().Now() + kFrameTime);
       } catch (const CommError&) {
         // it has gone
       }
@@ -353,12 +332,15 @@ class Meeting {
   void ConnectToLower(const Welcome& welcome) {
     for (size_t p = 1; p < static_cast<size_t>(group_.process); ++p) {
       try {
-        mesh_.sockets[p] = TcpSocket::Connect(welcome.addresses[p], deadline_);
+        mesh_.sockets[p] =
+            TcpSocket::Connect(welcome.processes[p].address, deadline_);
         mesh_.sockets[p].SendFrame(
-            Join{.key = mesh_.key,
-                 .num_processes = static_cast<uint32_t>(group_.num_processes),
-                 .process = static_cast<uint32_t>(group_.process)}
-                .Encode(),
+            rpc::EncodePart(
+                Join{.key = mesh_.key,
+                     .num_processes =
+                         static_cast<uint32_t>(group_.num_processes),
+                     .process = static_cast<uint32_t>(group_.process)})
+                .bytes(),
             deadline_);
       } catch (const CommError& e) {
         throw CommError(fmt::format(
@@ -384,7 +366,7 @@ class Meeting {
         FailToJoin(fmt::format("{} did not connect", fmt::join(names, ", ")));
       }
       try {
-        const Join join = Join::Decode(
+        const Join join = rpc::DecodePart<Join>(
             socket->ReceiveFrame(kMaxFrameBytes, FrameDeadline(deadline_)));
         const bool is_expected =
             join.key == mesh_.key &&

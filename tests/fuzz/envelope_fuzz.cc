@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/rpc/envelope.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/wire.h"
 
 namespace replicant::rpc {
@@ -70,8 +71,8 @@ template <typename Body>
 void FuzzBody(std::span<const std::byte> input) {
   const Message part = MakeMessage(Frame::Copy(input));
   try {
-    const Body body = Body::Decode(part);
-    CheckEqual(body.Encode(), part);
+    const Body body = DecodeMessage<Body>(part);
+    CheckEqual(EncodeMessage(body), part);
   } catch (const MalformedMessage&) {
   }
 }

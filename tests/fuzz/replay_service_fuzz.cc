@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/server.h"
 #include "base/rpc/socket.h"
 #include "base/thread.h"
@@ -62,9 +63,9 @@ class Target {
     const std::string endpoint = server_.Bind("inproc://replay");
     loop_.emplace("replay", [this](const auto&) { server_.Run(); });
     socket_.Connect(endpoint);
-    session_ =
-        Ask(rpc::kHelloKind, rpc::HelloBody{"replay", 2, "fuzz"}.Encode(), 0)
-            .session_id;
+    session_ = Ask(rpc::kHelloKind,
+                   rpc::EncodeMessage(rpc::HelloBody{"replay", 2, "fuzz"}), 0)
+                   .session_id;
   }
   ~Target() {
     server_.Stop();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/wire.h"
 
 namespace replicant::rpc {
@@ -171,13 +172,14 @@ TEST(EnvelopeTest, LimitsHold) {
 
 TEST(EnvelopeTest, ErrorBodyComesBackAndALongTextIsCut) {
   const ErrorBody body{ErrorCode::kBusy, "try later"};
-  const ErrorBody decoded = ErrorBody::Decode(body.Encode());
+  const ErrorBody decoded = DecodeMessage<ErrorBody>(EncodeMessage(body));
   EXPECT_EQ(decoded.code, ErrorCode::kBusy);
   EXPECT_EQ(decoded.text, "try later");
 
   const ErrorBody long_body{ErrorCode::kFailed, std::string(10000, 'x')};
-  EXPECT_EQ(ErrorBody::Decode(long_body.Encode()).text.size(), 4096u);
-  EXPECT_THROW(ErrorBody::Decode({}), MalformedMessage);
+  EXPECT_EQ(DecodeMessage<ErrorBody>(EncodeMessage(long_body)).text.size(),
+            4096u);
+  EXPECT_THROW(DecodeMessage<ErrorBody>({}), MalformedMessage);
   EXPECT_EQ(ToString(ErrorCode::kShuttingDown), "kShuttingDown");
   EXPECT_EQ(ToString(static_cast<ErrorCode>(77)), "error 77");
 }
@@ -185,15 +187,16 @@ TEST(EnvelopeTest, ErrorBodyComesBackAndALongTextIsCut) {
 // A name goes into logs: a line break would forge lines.
 TEST(EnvelopeTest, HelloRefusesNamesThatAreNotPrintable) {
   const HelloBody good{"replay", 3, "actor-3"};
-  const HelloBody decoded = HelloBody::Decode(good.Encode());
+  const HelloBody decoded = DecodeMessage<HelloBody>(EncodeMessage(good));
   EXPECT_EQ(decoded.protocol_name, "replay");
   EXPECT_EQ(decoded.protocol_version, 3u);
   EXPECT_EQ(decoded.sender_name, "actor-3");
 
   const HelloBody bad{"replay", 3, "actor\n3"};
-  EXPECT_THROW(HelloBody::Decode(bad.Encode()), MalformedMessage);
+  EXPECT_THROW(DecodeMessage<HelloBody>(EncodeMessage(bad)), MalformedMessage);
   const HelloBody long_name{"replay", 3, std::string(129, 'a')};
-  EXPECT_THROW(HelloBody::Decode(long_name.Encode()), MalformedMessage);
+  EXPECT_THROW(DecodeMessage<HelloBody>(EncodeMessage(long_name)),
+               MalformedMessage);
 }
 
 TEST(EnvelopeTest, SchemaHashIsFnv1aOfNameAndTable) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/rpc/fields.h"
 #include "base/rpc/server.h"
 #include "base/rpc/wire.h"
 
@@ -76,10 +77,10 @@ class RawClient {
   ErrorBody ReceiveError() {
     const Envelope envelope = Receive();
     EXPECT_TRUE(envelope.header.has(kError));
-    return ErrorBody::Decode(envelope.payload);
+    return DecodeMessage<ErrorBody>(envelope.payload);
   }
   void Hello() {
-    Send(MakeHeader(kHelloKind), HelloBody{"test", 1, "raw"}.Encode());
+    Send(MakeHeader(kHelloKind), EncodeMessage(HelloBody{"test", 1, "raw"}));
     EXPECT_EQ(Receive().header.session_id, kSession);
   }
 

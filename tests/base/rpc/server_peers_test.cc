@@ -42,7 +42,7 @@ TEST(ServerPeersTest, LimitsOfPeersAndOfWaitingRequestsHold) {
   client.Hello();
   Header other = RawClient::MakeHeader(kHelloKind);
   other.sender_id = kSender + 1;
-  client.Send(other, HelloBody{"test", 1, "second"}.Encode());
+  client.Send(other, EncodeMessage(HelloBody{"test", 1, "second"}));
   EXPECT_EQ(client.ReceiveError().text,
             "the server has reached its limit of 1 clients");
   client.Send(RawClient::MakeHeader(kLater), {});

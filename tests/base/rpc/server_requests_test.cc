@@ -116,7 +116,7 @@ TEST(ServerRequestsTest, OneClientFillsItsOwnShareAlone) {
   RawClient other(server.endpoint());
   Header hello = RawClient::MakeHeader(kHelloKind);
   hello.sender_id = kSender + 1;
-  other.Send(hello, HelloBody{"test", 1, "second"}.Encode());
+  other.Send(hello, EncodeMessage(HelloBody{"test", 1, "second"}));
   static_cast<void>(other.Receive());
   for (const uint64_t id : {1, 2}) {
     Header header = RawClient::MakeHeader(kLater, id);

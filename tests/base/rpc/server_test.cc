@@ -82,7 +82,7 @@ TEST(ServerTest, OtherSchemaIsRefusedWithBothNamesVersionsAndHashes) {
   RawClient client(server.endpoint());
   Header header = RawClient::MakeHeader(kHelloKind);
   header.schema_hash = 0xbb;
-  client.Send(header, HelloBody{"replay", 1, "actor-3"}.Encode());
+  client.Send(header, EncodeMessage(HelloBody{"replay", 1, "actor-3"}));
   const ErrorBody error = client.ReceiveError();
   EXPECT_EQ(error.code, ErrorCode::kSchemaMismatch);
   EXPECT_EQ(error.text,
