@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <optional>
 
 #include "engine/graph/graph.h"
@@ -15,9 +14,5 @@ struct Bucket {
   HostOperand packed;
   std::optional<comm::CollectiveQueue::Work> work = {};
 };
-
-inline size_t BytesOf(const graph::TensorType& type) {
-  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
-}
 
 }  // namespace replicant::replicator

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "replicator/calls/call_ops.h"
+#include "replicator/calls/bucket_kernels.h"
 #include "replicator/calls/top_k_kernels.h"
 #include "replicator/comm/reduce.h"
 
@@ -64,142 +64,68 @@ class CallKernel : public Kernel {
   std::optional<CollectiveQueue::Work> work_;
 };
 
-// Packs tensors into a bucket and starts its reduction.
-class StartKernel : public Kernel {
+// Whether the bucket's tensors travel in their own dtype.
+bool IsPlain(const BucketSpec& spec) {
+  return spec.gradient_format.dtype == spec.dtype;
+}
+
+class StartKernel : public BucketStartKernel {
  public:
-  StartKernel(CollectiveQueue* queue, bool is_host_memory,
-              std::shared_ptr<Bucket> bucket, const graph::Graph& graph,
-              const graph::Node& node)
-      : queue_(*queue),
-        bucket_(std::move(bucket)),
-        spec_(BucketSpecOf(node)),
-        type_(node.outputs[0]),
-        place_(node.site.ToString()) {
-    for (size_t i = 0; i + 1 < node.inputs.size(); ++i) {
-      const graph::TensorType& type = graph.type(node.inputs[i]);
-      sizes_.push_back(BytesOf(type));
-      inputs_.emplace_back(is_host_memory, type);
-    }
-  }
+  using BucketStartKernel::BucketStartKernel;
 
   // a single tensor may be reduced in place
   bool CanShare(int input, int output) const override {
-    return input == 0 && output == 0 && sizes_.size() == 1 &&
-           spec_.gradient_format.dtype == spec_.dtype;
+    return input == 0 && output == 0 && counts_.size() == 1 && IsPlain(spec_);
   }
-  void Bind(const KernelBindings& bindings) override {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      inputs_[i].Bind(bindings.inputs[i]);
-    }
-    bucket_->packed.Bind(bindings.outputs[0]);
+
+ private:
+  Collective MakeCall() override {
     const MutableTensorView all(type_.dtype, type_.shape,
                                 bucket_->packed.data());
-    bucket_->work.emplace(Collective{
-        spec_.call.kind, spec_.call.op, 0, all, all,
-        // bf16 is scaled after it is converted back to f32
-        spec_.gradient_format.dtype == spec_.dtype ? spec_.call.factor : 1.0,
-        place_});
+    return {spec_.call.kind, spec_.call.op, 0, all, all,
+            // bf16 is scaled after it is converted back to f32
+            IsPlain(spec_) ? spec_.call.factor : 1.0, place_};
   }
-  void Launch(Stream& stream) override {
-    for (HostOperand& input : inputs_) input.Load(stream);
-    stream.Synchronize();
-    if (spec_.gradient_format.dtype == spec_.dtype) {
-      std::byte* to = bucket_->packed.data();
-      for (size_t i = 0; i < sizes_.size(); ++i) {
-        if (sizes_[i] > 0 && to != inputs_[i].data()) {
-          std::memcpy(to, inputs_[i].data(), sizes_[i]);
-        }
-        to += sizes_[i];
+  void Pack() override {
+    std::byte* to = bucket_->packed.data();
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      const size_t size = counts_[i] * DTypeSize(type_.dtype);
+      const std::byte* const from = inputs_[i].data();
+      if (!IsPlain(spec_)) {
+        comm::Narrow(reinterpret_cast<const float*>(from),
+                     reinterpret_cast<BFloat16*>(to), counts_[i]);
+      } else if (size > 0 && to != from) {
+        std::memcpy(to, from, size);
       }
-    } else {
-      auto* to = reinterpret_cast<BFloat16*>(bucket_->packed.data());
-      for (size_t i = 0; i < sizes_.size(); ++i) {
-        const size_t count = sizes_[i] / sizeof(float);
-        comm::Narrow(reinterpret_cast<const float*>(inputs_[i].data()), to,
-                     count);
-        to += count;
-      }
-    }
-    if (spec_.is_async) {
-      queue_.Start(*bucket_->work);
-    } else {
-      queue_.Run(*bucket_->work);
+      to += size;
     }
   }
-
- private:
-  CollectiveQueue& queue_;
-  const std::shared_ptr<Bucket> bucket_;
-  const BucketSpec spec_;
-  const graph::TensorType type_;
-  const std::string place_;
-  std::vector<size_t> sizes_;
-  std::vector<HostOperand> inputs_;
 };
 
-// Waits for a bucket and unpacks it.
-class WaitKernel : public Kernel {
+class WaitKernel : public BucketWaitKernel {
  public:
-  WaitKernel(CollectiveQueue* queue, bool is_host_memory, WaitMeter meter,
-             std::shared_ptr<Bucket> bucket, const graph::Node& node)
-      : queue_(*queue),
-        meter_(std::move(meter)),
-        bucket_(std::move(bucket)),
-        spec_(BucketSpecOf(node)),
-        types_(node.outputs) {
-    for (const graph::TensorType& type : types_) {
-      outputs_.emplace_back(is_host_memory, type);
-    }
-  }
+  using BucketWaitKernel::BucketWaitKernel;
 
   bool CanShare(int input, int output) const override {
-    return input == 0 && output == 0 && types_.size() == 1 &&
-           spec_.gradient_format.dtype == spec_.dtype;
-  }
-  // the packed bytes are in the memory of the kernel that starts the bucket
-  void Bind(const KernelBindings& bindings) override {
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      outputs_[i].Bind(bindings.outputs[i]);
-    }
-  }
-  void Launch(Stream& stream) override {
-    if (spec_.is_async) meter_.Measure([&] { queue_.Wait(*bucket_->work); });
-    if (spec_.gradient_format.dtype == spec_.dtype) {
-      Copy();
-    } else {
-      Widen();
-    }
-    for (HostOperand& output : outputs_) output.Store(stream);
+    return input == 0 && output == 0 && counts_.size() == 1 && IsPlain(spec_);
   }
 
  private:
-  void Copy() {
+  void Unpack() override {
     const std::byte* from = bucket_->packed.data();
-    for (size_t i = 0; i < types_.size(); ++i) {
-      const size_t size = BytesOf(types_[i]);
-      if (size > 0 && from != outputs_[i].data()) {
-        std::memcpy(outputs_[i].data(), from, size);
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      const size_t size = counts_[i] * DTypeSize(spec_.gradient_format.dtype);
+      std::byte* const to = outputs_[i].data();
+      if (!IsPlain(spec_)) {
+        comm::Widen(reinterpret_cast<const BFloat16*>(from),
+                    static_cast<float>(spec_.call.factor),
+                    reinterpret_cast<float*>(to), counts_[i]);
+      } else if (size > 0 && to != from) {
+        std::memcpy(to, from, size);
       }
       from += size;
     }
   }
-  void Widen() {
-    const auto* from =
-        reinterpret_cast<const BFloat16*>(bucket_->packed.data());
-    for (size_t i = 0; i < types_.size(); ++i) {
-      const auto count = static_cast<size_t>(types_[i].shape.num_elements());
-      comm::Widen(from, static_cast<float>(spec_.call.factor),
-                  reinterpret_cast<float*>(outputs_[i].data()), count);
-      from += count;
-    }
-  }
-
-  CollectiveQueue& queue_;
-  WaitMeter meter_;
-  const std::shared_ptr<Bucket> bucket_;
-  const BucketSpec spec_;
-  const std::vector<graph::TensorType> types_;
-  std::vector<HostOperand> outputs_;
 };
 
 }  // namespace
@@ -221,20 +147,15 @@ std::unique_ptr<Kernel> CollectiveKernels::Make(const graph::Graph& graph,
     bucket = std::make_shared<Bucket>(
         Bucket{.packed = HostOperand(is_host_memory_, type)});
   }
-  if (BucketSpecOf(node).gradient_format.top_k > 0.0) {
-    return is_start
-               ? MakeTopKStart(&queue_, is_host_memory_, bucket, graph, node)
-               : MakeTopKWait(&queue_, is_host_memory_,
-                              WaitMeter(waits_, /*is_bucket=*/true), bucket,
-                              node);
-  }
+  const BucketNode at{queue_, is_host_memory_, bucket, graph, node};
+  const bool is_top_k = BucketSpecOf(node).gradient_format.top_k > 0.0;
   if (is_start) {
-    return std::make_unique<StartKernel>(&queue_, is_host_memory_, bucket,
-                                         graph, node);
+    if (is_top_k) return MakeTopKStart(at);
+    return std::make_unique<StartKernel>(at);
   }
-  return std::make_unique<WaitKernel>(&queue_, is_host_memory_,
-                                      WaitMeter(waits_, /*is_bucket=*/true),
-                                      bucket, node);
+  const WaitMeter meter(waits_, /*is_bucket=*/true);
+  if (is_top_k) return MakeTopKWait(at, meter);
+  return std::make_unique<WaitKernel>(at, meter);
 }
 
 }  // namespace replicant::replicator
