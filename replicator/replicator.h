@@ -140,7 +140,7 @@ class Replicator {
   virtual int accumulation_steps() const { return 1; }
   // Index of this process in the run. The first process leads: it logs, saves
   // and publishes.
-  virtual int process_id() const = 0;
+  virtual int process_id() const { return 0; }
 
   // Calls `input_fn` for each pipeline that `mode` gives this process. A batch
   // with invalid numbers (replicator/checked_pipeline.h) ends Step::Run()
@@ -188,7 +188,7 @@ class Replicator {
 
   // Ends the run of all processes: Step::Run() returns kEnd in processes that
   // still call it. For a process that ends before the others.
-  virtual void Stop() = 0;
+  virtual void Stop() {}
 
  protected:
   // MakeInput() of `inner` for pipelines whose batches are checked already.

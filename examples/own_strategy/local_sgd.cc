@@ -61,8 +61,6 @@ class LocalSgd : public Replicator {
 
   int num_replicas() const override { return team_.size(); }
   int accumulation_steps() const override { return accumulation_steps_; }
-  int process_id() const override { return 0; }
-  void Stop() override {}
   runtime::VariableStore& variables() override {
     if (are_apart_) Average();
     // the caller may write variables from which all replicas continue

@@ -36,9 +36,7 @@ class Planner : public Replicator {
 
   const std::vector<StepPlan>& plans() const { return plans_; }
   int num_replicas() const override { return 1; }
-  int process_id() const override { return 0; }
   runtime::VariableStore& variables() override { return variables_; }
-  void Stop() override {}
 
  private:
   // The rows of one replica.

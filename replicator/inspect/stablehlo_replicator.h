@@ -29,9 +29,7 @@ class StableHloReplicator : public Replicator {
 
   int num_replicas() const override { return config_.replicas; }
   int accumulation_steps() const override { return config_.accumulation_steps; }
-  int process_id() const override { return 0; }
   runtime::VariableStore& variables() override { return variables_; }
-  void Stop() override {}
 
  private:
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,

@@ -279,7 +279,6 @@ class ParameterServer : public Replicator {
   // Does not belong to a worker: serves the seed's first values and what is
   // assigned.
   runtime::VariableStore& variables() override { return variables_; }
-  void Stop() override {}
 
   // Serves requests until the deadline.
   NextResult Serve(Clock::TimePoint deadline);

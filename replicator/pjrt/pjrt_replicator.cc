@@ -87,10 +87,8 @@ class PjrtReplicator : public Replicator {
 
   int num_replicas() const override { return config_.replicas; }
   int accumulation_steps() const override { return config_.accumulation_steps; }
-  int process_id() const override { return 0; }
 
   runtime::VariableStore& variables() override { return variables_.Fetch(); }
-  void Stop() override {}
 
  private:
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,

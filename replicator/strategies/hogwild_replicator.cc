@@ -106,13 +106,11 @@ class HogwildReplicator : public Replicator {
   int accumulation_steps() const override {
     return build_phase_.accumulation_steps();
   }
-  int process_id() const override { return 0; }
   VariableStore& variables() override {
     team_.AwaitIdle();
     return variables_;
   }
   bool HasResults() const override { return num_results_ > 0; }
-  void Stop() override {}
 
   // --- for its steps ---
 

@@ -169,9 +169,7 @@ class SingleReplicator : public Replicator {
   int accumulation_steps() const override {
     return build_phase_.accumulation_steps();
   }
-  int process_id() const override { return 0; }
   runtime::VariableStore& variables() override { return variables_; }
-  void Stop() override {}
 
  private:
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
