@@ -86,10 +86,6 @@ Learner::Learner(const LearnerConfig& config,
   }
 }
 
-std::string Learner::parameter_endpoint() const {
-  return parameters_ ? parameters_->endpoint() : "";
-}
-
 double Learner::seconds() const {
   return seconds_before_ + (start_ ? ToSeconds(clock_.Now() - *start_) : 0.0);
 }

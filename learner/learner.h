@@ -106,8 +106,6 @@ class Learner {
   int64_t step() const { return step_; }
   // Seconds of training since the run began, over all resumes.
   double seconds() const;
-  // The endpoint of the published parameters; empty for none.
-  std::string parameter_endpoint() const;
 
  private:
   struct Interval {

@@ -16,8 +16,7 @@ std::map<std::string, double> GigaFlopOfNodes(const probe::StepGraph& workload,
   const graph::Program program = graph::RunPasses(
       graph::ExtractProgram(*workload.graph, spec.outputs, spec.updates),
       target,
-      {.off = {"fold", "fuse_epilogue", "fuse_pixels", "fuse_elementwise",
-               "layout"}});
+      {.off = {"fold", "fuse_epilogue", "fuse_pixels", "fuse_elementwise"}});
   const graph::Graph& g = *program.graph;
   std::map<std::string, double> gflop;
   for (const graph::Node& node : g.nodes()) {

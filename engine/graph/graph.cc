@@ -68,8 +68,11 @@ std::string CallSite::ToString() const {
 }
 
 std::string TensorType::ToString() const {
-  return fmt::format("{}{}{}{}", DTypeName(dtype), shape.ToString(),
-                     layout.is_row_major() ? "" : "@", layout.tag);
+  return fmt::format("{}{}", DTypeName(dtype), shape.ToString());
+}
+
+size_t TensorType::SizeBytes() const {
+  return static_cast<size_t>(shape.num_elements()) * DTypeSize(dtype);
 }
 
 bool IsFloating(DType dtype) {
@@ -216,9 +219,6 @@ Output Graph::Add(NodeSpec spec, CallSite site) {
                   "{} updates {} variables with {} inputs, {} outputs",
                   spec.op->name, spec.updates.size(), inputs.size(),
                   outputs.size());
-  for (size_t i = 0; i < spec.layouts.size(); ++i) {
-    outputs[i].layout = spec.layouts[i];
-  }
 
   Node node;
   node.id = static_cast<NodeId>(nodes_.size());
@@ -271,11 +271,6 @@ void Graph::CopyDeclarations(const Graph& other) {
     names_[node.name] = 1;
     names_of_inputs_.insert(node.name);
   }
-}
-
-void Graph::SetNewestVersion(VariableId variable, Output version) {
-  REPLICANT_CHECK(version.graph == this, "a version from another graph");
-  versions_[static_cast<size_t>(variable)] = version.endpoint();
 }
 
 const TensorType& Graph::type(Endpoint endpoint) const {

@@ -57,8 +57,7 @@ struct Output {
 // Output per input.
 inline constexpr Output kNoGradient{};
 
-// The arguments of an op's InferFn. It sees and returns row-major types:
-// layouts come later.
+// The arguments of an op's InferFn.
 struct InferContext {
   // Throws ShapeError "<file:line>: <op> '<name>': <message>".
   [[noreturn]] void Fail(const std::string& message) const;
@@ -204,8 +203,6 @@ class Graph {
     // A number is appended to make it unique. Empty: the op's name.
     std::string name = {};
     std::shared_ptr<const HostTensor> constant = nullptr;
-    // One per output, set by the layout pass; empty means row-major.
-    std::vector<Layout> layouts = {};
   };
   // Adds a node and returns its first output. For op functions and passes.
   // Throws what the op's `infer` throws, leaving the graph unchanged.
@@ -221,8 +218,6 @@ class Graph {
   // with it and then adds nodes one by one. The names of other's inputs are
   // kept for their copies.
   void CopyDeclarations(const Graph& other);
-  // Makes `version` the newest version of the variable.
-  void SetNewestVersion(VariableId variable, Output version);
 
   const std::vector<Node>& nodes() const { return nodes_; }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }

@@ -3,21 +3,13 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/graph/graph.h"
 
 namespace replicant::graph {
 
-// The layouts that a target prefers for the inputs and outputs of one node.
-struct LayoutChoice {
-  std::vector<Layout> inputs;
-  std::vector<Layout> outputs;
-};
-
 // Describes the target of a compilation to the passes. Backends implement it
-// (engine/kernels). The defaults fuse nothing and keep every tensor row-major,
-// which is always correct.
+// (engine/kernels). The defaults fuse nothing, which is always correct.
 //
 // Thread-safety: const methods may run concurrently.
 class TargetInfo {
@@ -61,15 +53,6 @@ class TargetInfo {
                              const Node& /*conv*/) const {
     return false;
   }
-
-  // Chooses the layouts of `node` for inputs in the layouts `offered`. The pass
-  // inserts a Relayout node where offered and chosen layout differ. Graph
-  // inputs, variables and fetched outputs always stay row-major.
-  virtual LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
-                                     std::span<const Layout> offered) const;
-
-  // Size of a tensor in bytes, padding of its layout included.
-  virtual size_t SizeBytes(const TensorType& type) const;
 
   // Computes a node with constant inputs during compilation. Returns false,
   // with nothing written, if the target cannot.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "base/tensor/dtype.h"
@@ -7,29 +8,17 @@
 
 namespace replicant::graph {
 
-// The layout of a tensor's elements in memory.
-//
-// The empty tag is row-major, the logical layout. Only row-major tensors enter
-// or leave a plan. Any other tag ("nChw16c") belongs to the backend that chose
-// it (TargetInfo::ChooseLayouts); only that backend can interpret it. A tensor
-// in such a layout may take more bytes than its elements.
-struct Layout {
-  bool is_row_major() const { return tag.empty(); }
-  bool operator==(const Layout&) const = default;
-
-  std::string tag;
-};
-
-// Everything that a graph knows about a tensor before the run.
+// Everything that a graph knows about a tensor before the run. Its elements lie
+// row by row.
 struct TensorType {
   bool operator==(const TensorType&) const = default;
 
-  // "f32[3,51]"; "f32[3,51]@tag" where the layout is not row-major.
+  // "f32[3,51]".
   std::string ToString() const;
+  size_t SizeBytes() const;
 
   DType dtype = DType::kF32;
   Shape shape;
-  Layout layout = {};
 };
 
 // f32, f64 or bf16.

@@ -98,9 +98,8 @@ class Executor::Impl {
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
     FindWrittenVariables();
     CompileKernels(order, options);
-    const Placement placement(program_, order, kernels_, backend_.target());
-    DescribeMemory(*program_.graph, order, placement, backend_.target(),
-                   &report_);
+    const Placement placement(program_, order, kernels_);
+    DescribeMemory(*program_.graph, order, placement, &report_);
     if (!backend_.is_host_memory()) {
       // their landing area
       report_.boundary_size_bytes += placement.input_size_bytes();

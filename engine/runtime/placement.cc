@@ -20,12 +20,8 @@ size_t RoundUp(size_t size) {
 
 Placement::Placement(const graph::Program& program,
                      const std::vector<NodeId>& order,
-                     const std::map<NodeId, std::unique_ptr<Kernel>>& kernels,
-                     const graph::TargetInfo& target)
-    : graph_(*program.graph),
-      order_(order),
-      kernels_(kernels),
-      target_(target) {
+                     const std::map<NodeId, std::unique_ptr<Kernel>>& kernels)
+    : graph_(*program.graph), order_(order), kernels_(kernels) {
   FindLastUses();
   for (const Node& node : graph_.nodes()) {
     if (node.op == &graph::InputOp()) PlaceAtBoundary({node.id, 0});
@@ -49,7 +45,7 @@ void Placement::FindLastUses() {
 }
 
 size_t Placement::SizeOf(Endpoint endpoint) const {
-  return target_.SizeBytes(graph_.type(endpoint));
+  return graph_.type(endpoint).SizeBytes();
 }
 
 void Placement::PlaceAtBoundary(Endpoint endpoint) {

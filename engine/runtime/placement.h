@@ -33,8 +33,7 @@ class Placement {
   // The arguments must outlive the placement.
   Placement(
       const graph::Program& program, const std::vector<graph::NodeId>& order,
-      const std::map<graph::NodeId, std::unique_ptr<kernels::Kernel>>& kernels,
-      const graph::TargetInfo& target);
+      const std::map<graph::NodeId, std::unique_ptr<kernels::Kernel>>& kernels);
 
   const Place& of(graph::Endpoint endpoint) const {
     return places_.at(endpoint);
@@ -60,7 +59,6 @@ class Placement {
   const graph::Graph& graph_;
   const std::vector<graph::NodeId>& order_;
   const std::map<graph::NodeId, std::unique_ptr<kernels::Kernel>>& kernels_;
-  const graph::TargetInfo& target_;
   std::map<graph::Endpoint, int32_t> last_use_;
   std::map<graph::Endpoint, Place> places_;
   std::vector<Lifetime> blocks_;

@@ -42,8 +42,7 @@ std::string PlanReport::LargestTensors() const {
 }
 
 void DescribeMemory(const graph::Graph& graph, const std::vector<NodeId>& order,
-                    const Placement& placement, const graph::TargetInfo& target,
-                    PlanReport* report) {
+                    const Placement& placement, PlanReport* report) {
   report->memory = placement.memory();
   report->boundary_size_bytes = placement.boundary_size_bytes();
   report->constant_size_bytes = placement.constant_size_bytes();
@@ -53,7 +52,7 @@ void DescribeMemory(const graph::Graph& graph, const std::vector<NodeId>& order,
     const Node& node = graph.node(id);
     for (int32_t i = 0; i < static_cast<int32_t>(node.outputs.size()); ++i) {
       const graph::TensorType& type = node.outputs[static_cast<size_t>(i)];
-      const size_t size = target.SizeBytes(type);
+      const size_t size = type.SizeBytes();
       const Place::Kind kind = placement.of({id, i}).kind;
       // read as a leaf, and written as the output of an update
       if (kind == Place::Kind::kVariable) report->least_bytes += size;

@@ -58,7 +58,6 @@ struct PlanReport {
 // Fills in what is known before a plan takes memory: tensors and sizes.
 void DescribeMemory(const graph::Graph& graph,
                     const std::vector<graph::NodeId>& order,
-                    const Placement& placement, const graph::TargetInfo& target,
-                    PlanReport* report);
+                    const Placement& placement, PlanReport* report);
 
 }  // namespace replicant::runtime

@@ -46,8 +46,7 @@ class TransferKernel : public kernels::Kernel {
       : channels_(*channels),
         channel_(channel),
         is_send_(is_send),
-        size_bytes_(static_cast<size_t>(type.shape.num_elements()) *
-                    DTypeSize(type.dtype)),
+        size_bytes_(type.SizeBytes()),
         tensor_(is_host_memory, type) {}
 
   void Bind(const kernels::KernelBindings& bindings) override {

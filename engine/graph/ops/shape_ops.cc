@@ -256,16 +256,4 @@ Output Identity(Output x, CallSite site) {
   return x.graph->Add({.op = &op, .inputs = {x}}, site);
 }
 
-Output Relayout(Output x, const Layout& layout, CallSite site) {
-  static const OpDef op{
-      .name = "Relayout",
-      .infer = &InferSame,
-      .no_gradient_reason = "only a pass adds it, after Gradients()"};
-  return x.graph->Add({.op = &op,
-                       .inputs = {x},
-                       .attributes = {{"layout", layout.tag}},
-                       .layouts = {layout}},
-                      site);
-}
-
 }  // namespace replicant::graph

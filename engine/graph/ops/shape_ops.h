@@ -42,8 +42,4 @@ Output StopGradient(Output x, CallSite site = CallSite::Here());
 // A copy of x. It keeps the old version of a variable for use after an update.
 Output Identity(Output x, CallSite site = CallSite::Here());
 
-// x in another layout, attribute "layout" (the tag). Only the layout pass adds
-// it.
-Output Relayout(Output x, const Layout& layout, CallSite site);
-
 }  // namespace replicant::graph

@@ -64,14 +64,6 @@ Program Prune(const Program& program, const TargetInfo& /*target*/) {
   return ExtractProgram(*program.graph, program.outputs, program.updates);
 }
 
-std::vector<Output> AllUpdates(Graph& graph) {
-  std::vector<Output> updates;
-  for (const Node& node : graph.nodes()) {
-    if (!node.updates.empty()) updates.push_back(graph.output({node.id, 0}));
-  }
-  return updates;
-}
-
 const std::vector<Pass>& AllPasses() {
   static const std::vector<Pass> passes = {
       {"fold", "compute what depends on constants only", &FoldConstants},
@@ -83,7 +75,6 @@ const std::vector<Pass>& AllPasses() {
        "conversion of bytes into the convolution that reads them", &FusePixels},
       {"fuse_elementwise", "chains of elementwise ops into one program",
        &FuseElementwise},
-      {"layout", "the target's layouts", &ChooseLayouts},
       {"prune", "drop nodes that nothing needs any more", &Prune}};
   return passes;
 }

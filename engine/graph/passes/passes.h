@@ -23,9 +23,6 @@ struct Program {
 Program ExtractProgram(const Graph& graph, const std::vector<Output>& outputs,
                        const std::vector<Output>& updates);
 
-// The first output of every node of `graph` that writes a variable.
-std::vector<Output> AllUpdates(Graph& graph);
-
 // A pass reads a program and builds an equivalent one. Outputs and updates of
 // both are bit-equal on the reference backend.
 struct Pass {
@@ -43,7 +40,6 @@ struct Pass {
 //   fuse_pixels       NormalizePixels and RandomShift into Conv2d and its
 //                     weight gradient
 //   fuse_elementwise  chains of elementwise ops into one program
-//   layout            the target's layouts, with Relayout nodes between
 //   prune             drop nodes that nothing needs any more
 const std::vector<Pass>& AllPasses();
 

@@ -34,15 +34,12 @@ Output Rewriter::Copy(const Node& node) {
     Map({node.id, 0}, read);
     return read;
   }
-  std::vector<Layout> layouts;
-  for (const TensorType& type : node.outputs) layouts.push_back(type.layout);
   return Replace(node, {.op = node.op,
                         .inputs = MappedInputs(node),
                         .attributes = node.attributes,
                         .updates = node.updates,
                         .name = node.name,
-                        .constant = node.constant,
-                        .layouts = std::move(layouts)});
+                        .constant = node.constant});
 }
 
 Output Rewriter::Replace(const Node& node, Graph::NodeSpec spec) {

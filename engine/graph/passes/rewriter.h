@@ -81,7 +81,6 @@ Program EliminateCommonSubexpressions(const Program& program,
 Program FuseEpilogues(const Program& program, const TargetInfo& target);
 Program FusePixels(const Program& program, const TargetInfo& target);
 Program FuseElementwise(const Program& program, const TargetInfo& target);
-Program ChooseLayouts(const Program& program, const TargetInfo& target);
 Program Prune(const Program& program, const TargetInfo& target);
 
 }  // namespace replicant::graph

@@ -10,9 +10,7 @@ namespace {
 
 // Output 0 becomes a copy of one of the inputs.
 RunFunction MakeCopyOf(const KernelRequest& request, size_t input) {
-  const size_t size_bytes =
-      static_cast<size_t>(request.output().shape.num_elements()) *
-      DTypeSize(request.output().dtype);
+  const size_t size_bytes = request.output().SizeBytes();
   return [size_bytes, input](const Operands& operands) {
     // an empty tensor may have no address; a shared one needs no copy
     if (size_bytes > 0 && operands.outputs[0] != operands.inputs[input]) {

@@ -11,13 +11,9 @@
 namespace replicant::kernels::cpu {
 namespace {
 
-size_t BytesOf(const graph::TensorType& type) {
-  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
-}
-
 // Output 0 becomes a copy of one of the inputs.
 std::unique_ptr<Kernel> MakeCopyOf(const CpuRequest& request, size_t input) {
-  const auto size_bytes = static_cast<int64_t>(BytesOf(request.output()));
+  const auto size_bytes = static_cast<int64_t>(request.output().SizeBytes());
   // memory bandwidth limits a copy, and few threads saturate it
   const int num_threads = ThreadsFor(request.num_threads, size_bytes / 16);
   return MakeHostKernel(request, [=](const Operands& operands) {
@@ -59,7 +55,7 @@ std::unique_ptr<Kernel> MakeConcat(const CpuRequest& request) {
   const int64_t rows =
       row_bytes == 0
           ? 0
-          : static_cast<int64_t>(BytesOf(request.output())) / row_bytes;
+          : static_cast<int64_t>(request.output().SizeBytes()) / row_bytes;
   std::vector<int64_t> runs;
   for (size_t i = 0; i < request.node.inputs.size(); ++i) {
     runs.push_back(BytesFrom(request.input(i), axis));

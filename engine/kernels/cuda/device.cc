@@ -205,7 +205,6 @@ Device::Device(Libraries libraries, int index)
   compute_capability_ =
       10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
       attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  num_multiprocessors_ = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   Check(driver.DevicePrimaryCtxRetain(&context_, device_),
         "cuDevicePrimaryCtxRetain");
   try {

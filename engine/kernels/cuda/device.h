@@ -47,7 +47,6 @@ class Device {
   // "NVIDIA H100 80GB HBM3, compute capability 9.0, driver of CUDA 13.0".
   // Throws DeviceError.
   std::string Description() const;
-  int num_multiprocessors() const { return num_multiprocessors_; }
   const Libraries& libraries() const { return libraries_; }
 
   // The driver, with the context of this device current in this thread. Throws
@@ -65,7 +64,6 @@ class Device {
   const Libraries libraries_;
   const std::string name_;
   int compute_capability_ = 0;
-  int num_multiprocessors_ = 0;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmodule own_kernels_ = nullptr;

@@ -17,10 +17,6 @@ size_t RoundUp(size_t size, size_t alignment) {
   return (size + alignment - 1) / alignment * alignment;
 }
 
-size_t SizeOf(const graph::TensorType& type) {
-  return static_cast<size_t>(type.shape.num_elements()) * DTypeSize(type.dtype);
-}
-
 class StepKernel : public Kernel {
  public:
   StepKernel(std::shared_ptr<const Device> device, const KernelRequest& request,
@@ -33,7 +29,7 @@ class StepKernel : public Kernel {
         workspace_size_bytes_(workspace_size_bytes) {
     for (size_t i = 0; i < request.node.inputs.size(); ++i) {
       const graph::TensorType& type = request.input(i);
-      input_sizes_.push_back(SizeOf(type));
+      input_sizes_.push_back(type.SizeBytes());
       can_share_.push_back(
           // broadcasting with as many elements keeps their order
           shares_elements &&
@@ -41,7 +37,7 @@ class StepKernel : public Kernel {
           DTypeSize(type.dtype) == DTypeSize(request.output().dtype));
     }
     for (const graph::TensorType& type : request.node.outputs) {
-      output_sizes_.push_back(SizeOf(type));
+      output_sizes_.push_back(type.SizeBytes());
     }
   }
 
@@ -150,7 +146,7 @@ size_t KernelBuilder::AddWorkspace(size_t size_bytes) {
 }
 
 void KernelBuilder::CopyInput(size_t input) {
-  const size_t size_bytes = SizeOf(output());
+  const size_t size_bytes = output().SizeBytes();
   if (size_bytes > 0) Add(std::make_unique<CopyStep>(input, size_bytes));
 }
 

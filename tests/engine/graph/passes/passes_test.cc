@@ -277,59 +277,6 @@ TEST(PassesTest, FusionDoesNotMoveAReadBehindTheUpdate) {
   EXPECT_EQ(runner.Eval(Mul(h, Mul(updated, 3.0))), (V{3, 3}));
 }
 
-// A target whose products take their first input and give their output in a
-// special layout; everything else takes what it is offered.
-class BlockedTarget : public TargetInfo {
- public:
-  std::string_view name() const override { return "blocked"; }
-  std::string WhyUnsupported(const Graph& /*graph*/,
-                             const Node& /*node*/) const override {
-    return {};
-  }
-  LayoutChoice ChooseLayouts(const Graph& graph, const Node& node,
-                             std::span<const Layout> offered) const override {
-    LayoutChoice choice = TargetInfo::ChooseLayouts(graph, node, offered);
-    if (node.op->name == "MatMul") {
-      choice.inputs[0] = {"blocked"};
-      choice.outputs[0] = {"blocked"};
-    } else if (node.op->is_elementwise) {
-      choice.inputs.assign(offered.begin(), offered.end());
-      choice.outputs[0] = offered[0];
-    }
-    return choice;
-  }
-};
-
-// One Relayout for the input that two products share, none between product,
-// activation and product, one where the result leaves the plan.
-TEST(PassesTest, LayoutPutsARelayoutWhereWishesMeet) {
-  Graph g;
-  const Output x = g.Input("x", DType::kF32, Shape({2, 2}));
-  const Output w = g.Input("w", DType::kF32, Shape({2, 2}));
-  const Output y = MatMul(Relu(MatMul(x, w)), w);
-  const Output z = MatMul(x, y);
-  const Program program = RunPasses(ExtractProgram(g, {z}, {}), BlockedTarget(),
-                                    {AllBut({"layout", "prune"})});
-  const std::string options = " transpose_a=false transpose_b=false";
-  EXPECT_EQ(PrintText(*program.graph),
-            "x = Input() -> f32[2,2]\n"
-            "w = Input() -> f32[2,2]\n"
-            "Relayout = Relayout(x) layout=blocked -> f32[2,2]@blocked\n"
-            "MatMul = MatMul(Relayout, w)" +
-                options +
-                " -> f32[2,2]@blocked\n"
-                "Relu = Relu(MatMul) program={%1=Relu(%0):f32} -> "
-                "f32[2,2]@blocked\n"
-                "MatMul_1 = MatMul(Relu, w)" +
-                options +
-                " -> f32[2,2]@blocked\n"
-                "Relayout_1 = Relayout(MatMul_1) layout= -> f32[2,2]\n"
-                "MatMul_2 = MatMul(Relayout, Relayout_1)" +
-                options +
-                " -> f32[2,2]@blocked\n"
-                "Relayout_2 = Relayout(MatMul_2) layout= -> f32[2,2]\n");
-}
-
 // A target whose processor multiplies bf16, or does not.
 class Bf16Target : public TargetInfo {
  public:
@@ -370,7 +317,7 @@ TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {
               runner.Compile({.outputs = {x}}, {.passes = {{"fusion"}}});
             }),
             "RunPasses: no pass 'fusion'; allowed: fold, cse, fuse_epilogue, "
-            "fuse_pixels, fuse_elementwise, layout, prune");
+            "fuse_pixels, fuse_elementwise, prune");
 }
 
 }  // namespace
