@@ -15,7 +15,7 @@ namespace replicant::replicator {
 // run at its batch instead of giving a wrong loss. Bytes, such as pixels, are
 // not checked.
 //
-// Thread-safety: that of the inner pipeline.
+// Thread-safety: as the inner pipeline.
 class CheckedPipeline : public InputPipeline {
  public:
   explicit CheckedPipeline(std::unique_ptr<InputPipeline> inner)

@@ -65,7 +65,7 @@ class InputPipeline {
 
 // The part of the input that a pipeline provides.
 struct InputContext {
-  // Number of replicas that share a batch: those of one group.
+  // Number of replicas that share a batch, which form a group.
   int num_replicas = 1;
   // Index of this pipeline among the num_pipelines that share the work.
   int pipeline_id = 0;
@@ -79,7 +79,7 @@ struct InputContext {
   int64_t PerReplicaBatchSize(
       int64_t global_batch_size,
       graph::CallSite site = graph::CallSite::Here()) const;
-  // The rows of this pipeline: those of all replicas that it feeds.
+  // The rows of this pipeline, for all replicas that it feeds.
   int64_t PipelineBatchSize(
       int64_t global_batch_size,
       graph::CallSite site = graph::CallSite::Here()) const {

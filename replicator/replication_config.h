@@ -73,7 +73,7 @@ struct ReplicationConfig {
   double timeout_s = 300.0;
   // between_graph: replicas in each process.
   int replicas_per_process = 1;
-  // between_graph: how processes reach each other. mpirun starts those of kMpi.
+  // between_graph: how processes reach each other. mpirun starts them for kMpi.
   enum class Communicator { kMpi, kTcp };
   Communicator communicator = Communicator::kMpi;
   // kTcp: where processes meet, comm::TcpGroup::rendezvous. The programs
@@ -112,7 +112,7 @@ struct ReplicationConfig {
   std::string key_file;
 
   // Options for the backend of replica `number` of its host. `tuned_plans` is
-  // that of MakePlanCache(); null for a backend that times nothing.
+  // from MakePlanCache(); null for a backend that times nothing.
   kernels::BackendOptions backend_options(
       int number, std::shared_ptr<kernels::PlanCache> tuned_plans) const {
     return {.num_threads = threads,

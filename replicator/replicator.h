@@ -102,7 +102,7 @@ class Step {
   // name.
   virtual TensorView value(std::string_view name) const = 0;
 
-  // Number of steps between the last two calls of Run(), including those of
+  // Number of steps between the last two calls of Run(), including steps of
   // groups in other processes.
   virtual int64_t num_steps() const { return 1; }
 
@@ -167,9 +167,9 @@ class Replicator {
   //
   // With ReplicationConfig::accumulation_steps the first phase runs on one
   // batch in every Run(), and the others run on all batches of the update in
-  // its last Run(). A value is that of the last batch its phase ran on. A step
-  // whose phases all have no updates and no gradients does not accumulate: each
-  // Run() runs all phases on one batch.
+  // its last Run(). A value is from the last batch that its phase ran on. A
+  // step whose phases all have no updates and no gradients does not accumulate:
+  // each Run() runs all phases on one batch.
   //
   // Throws as Build() does, and InvalidArgument for no phases.
   std::unique_ptr<Step> BuildJoint(Input& input,

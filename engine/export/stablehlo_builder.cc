@@ -291,7 +291,7 @@ HloValue HloBuilder::Iota(DType dtype, const Shape& shape, int axis) {
 }
 
 HloValue HloBuilder::ReplicaId() {
-  // none of our types is the op's type
+  // the op's type differs from every DType
   const std::string id = NewName();
   HloValue result{NewName(), DType::kI32, Shape({})};
   text_ += fmt::format(

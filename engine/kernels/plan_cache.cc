@@ -46,7 +46,7 @@ std::optional<double> ParseTime(std::string_view text) {
   return value;
 }
 
-// Throws IoError "line 2: ..." if the text is no cache of this format.
+// Throws IoError "line 2: ..." if the text is not a cache of this format.
 std::map<std::string, PlanCache::Entry> Parse(std::string_view text) {
   const std::string_view header = TakeUntil('\n', &text);
   if (header != kHeader) {

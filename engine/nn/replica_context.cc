@@ -27,7 +27,7 @@ void CheckReducible(std::string_view primitive, Output x, ReduceOp op,
   }
 }
 
-// Two operands of a reduction made one; those of a mean are added.
+// Combines two operands of a reduction; a mean adds them.
 Output Combine(ReduceOp op, Output a, Output b, CallSite site) {
   switch (op) {
     case ReduceOp::kSum:

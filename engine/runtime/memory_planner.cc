@@ -39,8 +39,8 @@ struct Placed {
   Lifetime lifetime;
 };
 
-// The lowest offset at which `size` bytes meet none of `placed` (sorted by
-// begin) that live at the same time.
+// The lowest offset at which `size` bytes overlap no block of `placed` (sorted
+// by begin) that lives at the same time.
 size_t LowestOffset(const std::vector<Placed>& placed, const Lifetime& block,
                     size_t size) {
   size_t offset = 0;

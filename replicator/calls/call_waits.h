@@ -9,7 +9,7 @@
 namespace replicant::replicator {
 
 // The time that one replica waited in each of its calls, in the last run of its
-// plan. The order is that of the plan, the same for all replicas.
+// plan. In the order of the plan, which is the same for all replicas.
 struct CallWait {
   bool is_bucket = false;
   double seconds = 0.0;

@@ -106,7 +106,7 @@ std::vector<Output> BroadcastGradient(const GradientContext& context) {
   return {graph::Mul(sum, is_source ? 1.0 : 0.0)};
 }
 
-// Each is a call of its own, even if two look equal.
+// Each is a separate call, even if two look equal.
 constexpr OpDef kAllReduce{.name = "AllReduce",
                            .infer = &InferSame,
                            .gradient = &AllReduceGradient,

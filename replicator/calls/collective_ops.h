@@ -41,7 +41,7 @@ struct GradientFormat {
   double top_k = 0.0;
 };
 
-// Arguments are those of ReplicaContext, checked there. `format` is for f32.
+// Arguments as in ReplicaContext, which checks them. `format` is for f32.
 Output AddAllReduce(Output x, ReduceOp op, ReplicaRank rank, CallSite site,
                     GradientFormat format = {});
 Output AddAllGather(Output x, ReplicaRank rank, CallSite site);

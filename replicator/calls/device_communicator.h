@@ -12,7 +12,7 @@
 namespace replicant::replicator {
 
 // Makes one replica's calls to the others, with operands in its device's
-// memory. The calls run on a stream of their own, so that the plan goes on:
+// memory. The calls run on a separate stream, so that the plan goes on:
 //
 //   comm.Launch(call, stream, done)   behind what `stream` holds so far
 //   ...

@@ -16,7 +16,7 @@ namespace replicant::replicator {
 //
 //   Bind(address) -> (Load(stream), stream.Synchronize(), ..., Store(stream))*
 //
-// Thread-safety: that of the kernel.
+// Thread-safety: as the kernel.
 class HostOperand {
  public:
   HostOperand(bool is_host_memory, const graph::TensorType& type) {

@@ -18,10 +18,10 @@ int NumMpiProcesses();
 // MPI only moves bytes (process_ranks.h). A rank that waits for other processes
 // yields its core. There is no check that processes make the same calls.
 //
-// Several processes watch each other beside MPI (replicator/comm/liveness.h). A
-// process that dies, stalls or fails ends the calls of all others with a
-// CommError that names it. In these messages, and in those of deadlines, a rank
-// is a process.
+// Several processes watch each other outside MPI (replicator/comm/liveness.h).
+// A process that dies, stalls or fails ends the calls of all others with a
+// CommError that names it. In these messages, and in messages about deadlines,
+// a rank is a process.
 //
 // Throws DeviceError if this build has no MPI, CommError if it cannot be
 // initialised or the processes cannot reach each other.

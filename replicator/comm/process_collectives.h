@@ -60,7 +60,7 @@ class ProcessCollectives {
 
   // Makes `c`, the call of this process's first rank, for all of its ranks;
   // `threads` holds their arguments. The result is in the first rank's `out`,
-  // that of a reduce-scatter in every rank's.
+  // or, of a reduce-scatter, in every rank's.
   void Make(const Collective& c, const ThreadGroup& threads);
 
  private:

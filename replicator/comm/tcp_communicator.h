@@ -14,7 +14,7 @@ struct TcpGroup {
   int num_processes = 1;
   // Where the processes meet. "tcp://HOST:PORT": process 0 listens there, and
   // the others may be on other hosts. Otherwise a file, for processes of one
-  // host: process 0 listens at a loopback port of its own, and writes port and
+  // host: process 0 listens at a free loopback port, and writes port and
   // key there, for this user alone.
   std::string rendezvous;
   // With an address: a secret that all processes share; may be empty. Without
@@ -38,8 +38,8 @@ struct TcpGroup {
 // CommError that names both calls. Processes watch each other
 // (replicator/comm/liveness.h): one that dies, stalls, fails or cannot be
 // reached any more ends the calls of all others with a CommError that names it
-// and its address. In these messages, and in those of deadlines, a rank is a
-// process.
+// and its address. In these messages, and in messages about deadlines, a rank
+// is a process.
 //
 // Data is not encrypted. Each process has a connection, and a descriptor, for
 // each other one.

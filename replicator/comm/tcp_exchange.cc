@@ -19,8 +19,7 @@
 namespace replicant::comm {
 namespace {
 
-// Time to poll for a peer before sleeping: about that of a round trip on one
-// host.
+// Time to poll for a peer before sleeping: about a round trip on one host.
 constexpr auto kSpinning = std::chrono::microseconds(30);
 // Longest sleep, after which a verdict on a process is noticed.
 constexpr int kSleepMs = 20;

@@ -178,7 +178,7 @@ std::optional<TcpSocket> TcpSocket::Accept(Clock::TimePoint deadline) {
     const int fd =
         ::accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) return TcpSocket(fd);
-    // a connection that is gone already is no error of this side
+    // a connection that is already gone is not this side's error
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       Fail("accept", errno);
     }

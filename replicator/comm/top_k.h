@@ -23,16 +23,16 @@ namespace replicant::comm {
 // `share` is in (0, 1].
 size_t TopKCount(size_t count, double share);
 
-// One tensor's residual. Thread-safety: that of its caller.
+// One tensor's residual. Thread-safety: one thread at a time.
 class TopKResidual {
  public:
   // Starts at zero.
   explicit TopKResidual(size_t count) : residual_(count) {}
 
   // Adds a gradient to the residual, and moves its indices.size() elements of
-  // largest magnitude (of equal ones, those of lower index; NaN counts as
+  // largest magnitude (of equal ones, the lower index; NaN counts as
   // largest) to `indices`, in ascending order, and `values`, of the same size,
-  // at most that of the tensor (checked).
+  // at most the tensor's (checked).
   void AddAndTake(std::span<const float> gradient, std::span<int32_t> indices,
                   std::span<float> values);
 

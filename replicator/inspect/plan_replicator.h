@@ -18,8 +18,8 @@ struct StepPlan {
   runtime::PlanReport report;
 };
 
-// A replicator that compiles the steps of a workload for one replica and runs
-// none of them. Calls between replicas are left out.
+// A replicator that compiles the steps of a workload for one replica but does
+// not run them. Calls between replicas are left out.
 struct PlanReplicator {
   std::unique_ptr<Replicator> replicator;
   // The plans that it has compiled so far. Owned by the replicator.

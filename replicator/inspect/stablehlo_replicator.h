@@ -11,7 +11,7 @@
 
 namespace replicant::replicator {
 
-// Makes modules of the steps of a workload and runs none of them: for export.
+// Makes modules of the steps of a workload without running them: for export.
 // The variables lie in host memory, with their first values.
 //
 // Thread-safety: one thread makes all calls.
@@ -48,7 +48,7 @@ class StableHloReplicator : public Replicator {
   PhaseBuilder build_phase_;
 };
 
-// A replicator that makes modules of the steps of a workload and runs none of
+// A replicator that makes modules of the steps of a workload without running
 // them.
 struct ModuleReplicator {
   std::unique_ptr<Replicator> replicator;

@@ -23,7 +23,7 @@ namespace replicant::replicator {
 // Thread-safety: one thread at a time.
 class DeviceVariables {
  public:
-  // `host` holds the copy; first values are those of runtime::VariableStore.
+  // `host` holds the copy; first values are as in runtime::VariableStore.
   DeviceVariables(const pjrt::Client& client, int num_replicas,
                   kernels::Backend& host, uint64_t seed)
       : client_(client),

@@ -12,8 +12,8 @@
 
 namespace replicant::replicator {
 
-// One thread for each replica of this process, with processors of its own, as
-// in ReplicaTeam. Each thread runs its tasks independently of the others.
+// One thread with separate processors for each replica of this process, as in
+// ReplicaTeam. Each thread runs its tasks independently of the others.
 //
 // Thread-safety: one thread at a time.
 class AsynchronousTeam {

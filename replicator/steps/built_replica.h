@@ -31,8 +31,8 @@ struct BuildOptions {
   GradientFormat gradient_format;
   Accumulation accumulation;
   nn::ReplicaOptions replica;
-  // The rank among the replicas that share one copy of the trained variables:
-  // those of this process.
+  // The rank among the replicas of this process, which share one copy of the
+  // trained variables.
   ReplicaRank sharing;
   // Replaces the outputs of the step function, except for an earlier batch. The
   // original values come first, unchanged.

@@ -153,7 +153,7 @@ void DeviceTeam::ConnectDevices(const std::vector<Member>& members,
     return processes.rank() == 0 ? ToHex(first.NewGroup()) : std::string();
   })[0]);
   try {
-    // none of them waits, so that one thread can make all
+    // making one does not wait, so that one thread can make all
     for (size_t i = 0; i < members.size(); ++i) {
       members_[i].communicator = MakeLibraryCommunicator(
           *members[i].backend, group, members[i].host, options_);
@@ -239,7 +239,7 @@ std::string DeviceTeam::FindFailure() {
   for (const Watch& member : members_) {
     if (member.num_running == 0) continue;
     DeviceCommunicator& communicator = *member.communicator;
-    // an abort is no news
+    // an abort is already known
     if (!communicator.failure().empty()) continue;
     std::string problem = communicator.Poll();
     if (problem.empty() && Clock::Real().Now() >= member.deadline) {

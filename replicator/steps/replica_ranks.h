@@ -13,7 +13,7 @@ comm::CommunicatorOptions CommunicatorOptionsOf(
     const ReplicationConfig& config);
 
 // Makes the ranks of this process's replicas, and a rank of the process itself
-// among those of its group: on threads for strategies without processes, where
+// in its group: on threads for strategies without processes, where
 // the latter is null, otherwise over MPI or TCP. `process` is this one's number
 // among those that meet over TCP.
 //
@@ -22,9 +22,9 @@ comm::CommunicatorOptions CommunicatorOptionsOf(
 // comm::MakeTcpRanks() and comm::MakeMpiRanks() throw.
 comm::LocalRanks MakeReplicaRanks(const ReplicationConfig& config, int process);
 
-// Returns the number of this process's first replica among those of its host,
-// by which replicas take devices. All processes of `between` call it; null for
-// a lone one.
+// Returns the number of this process's first replica among all replicas of its
+// host, by which replicas take devices. All processes of `between` call it;
+// null for a lone one.
 int FirstReplicaOnHost(const ReplicationConfig& config,
                        comm::Communicator* between);
 

@@ -15,7 +15,7 @@ namespace replicant::replicator {
 // With fewer processors than groups, several groups have the same processor.
 std::vector<CpuSet> CoreGroups(const CpuSet& cpus, int num_groups);
 
-// One thread for each replica of this process, with processors of its own. A
+// One thread with separate processors for each replica of this process. A
 // replica compiles and runs everything on its thread.
 //
 // A team of one is the calling thread itself, which keeps its processors.

@@ -55,7 +55,7 @@ class SharedInput : public Input {
   void RemoveStep() { --num_steps_; }
   // While a step computes: takes the next batch, if it is there, into memory of
   // its own. Returns whether replicas may copy their rows of it with
-  // CopyAheadTo(); they are those of batch number() + 1.
+  // CopyAheadTo(); they hold batch number() + 1.
   bool FetchAhead() noexcept;
   void CopyAheadTo(int local_replica,
                    std::span<const MutableTensorView> batch) const {

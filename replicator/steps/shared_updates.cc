@@ -104,7 +104,7 @@ class UpdateSharer {
         (op == ReduceOp::kMean || op == ReduceOp::kSum) &&
         FormatOf(graph_, node) == GradientFormat{.dtype = dtype} &&
         (dtype == DType::kF32 || dtype == DType::kF64);
-    // memory that an update writes must not be read beside it
+    // memory that an update writes must not be read meanwhile
     const Node& producer = graph_.node(node.inputs[0].node);
     const bool is_state =
         producer.op == &graph::VariableOp() || !producer.updates.empty();

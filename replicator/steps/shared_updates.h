@@ -59,8 +59,8 @@ class SharedUpdates {
   SharedUpdates(size_t num_replicas, size_t num_devices,
                 const comm::CommunicatorOptions& options);
 
-  // Null for a node that is no part of such an update. This object outlives the
-  // kernel, which adds to `waits`.
+  // Null for a node that is not part of such an update. This object outlives
+  // the kernel, which adds to `waits`.
   std::unique_ptr<kernels::Kernel> MakeKernel(
       size_t replica, size_t device, kernels::Backend& backend,
       const graph::Graph& graph, const graph::Node& node,

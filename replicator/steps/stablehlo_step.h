@@ -17,7 +17,7 @@ namespace replicant::replicator {
 struct StableHloStep {
   // runtime::CompileOptions::name, perhaps with "_earlier".
   std::string name;
-  // Its `draws` are those of replica 0.
+  // Its `draws` are replica 0's.
   exporting::StableHloModule module;
   // By replica: StableHloModule::draws.
   std::vector<graph::Program> draws;

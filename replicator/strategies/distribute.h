@@ -38,7 +38,8 @@
 // - From the first run on, the variables are the first process's.
 // - A variable that is not trained, updated from these rows, is made equal by
 //   its ReplicaAgreement.
-// - A plan's outputs match those of one process: a floating scalar is the mean
+// - A plan's outputs match the outputs of one process: a floating scalar is the
+// mean
 //   over all processes, and rows are gathered.
 //
 // So losses must be means over rows. Sums over a batch (SyncBatchNorm, a norm

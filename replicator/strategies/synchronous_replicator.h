@@ -43,20 +43,20 @@ struct PhaseHooks {
 // together, in one process on groups of its processors, or some in each process
 // over MPI or TCP.
 //
-// Each replica has a plan, a store and a communicator of its own. All stores
+// Each replica has its plan, store and communicator. All stores
 // begin with the same values and get the same updates, so that they stay equal
 // bit by bit. Replicas of one process share one copy of the trained variables
 // (replicator/steps/shared_updates.h) where their backend's memory is
 // the host's; on another backend each replica has a copy. A variable that every
-// replica updates with values of its own is made equal within the step, as its
+// replica updates with different values is made equal within the step, as its
 // ReplicaAgreement says.
 //
 // A replica that fails ends the step of all.
 class SynchronousReplicator : public Replicator {
  public:
   // `process`: this one's number among those that meet over TCP. `group`: the
-  // number of this group of parameter_server. Each group draws random numbers
-  // of its own, the first one those of `single`.
+  // number of this group of parameter_server. Each group draws different
+  // random numbers, the first one the same as `single`.
   SynchronousReplicator(const ReplicationConfig& config, uint64_t seed,
                         const kernels::BackendFactory& make_backend,
                         int process = 0, int group = 0);

@@ -16,7 +16,7 @@ namespace replicant::graph {
 //
 //   op                                           reads         stores
 //   convolutions, MatMul of matrices, gradients  bf16, rounded bf16
-//     those of weights (1)                       bf16, rounded f32
+//     gradients of weights (1)                   bf16, rounded f32
 //   MatMul with a size of 1                      f32           f32
 //   elementwise                                  as stored     bf16 or f32 (2)
 //   norms and their gradients                    x as stored   as x

@@ -144,8 +144,8 @@ void RowsToPairs(const BFloat16* x, const BFloat16* y, int64_t num_rows,
 void ConvolveWindowsOfBF16(const Windows& windows, const BFloat16* image,
                            const BF16Pair* w, const float* bias, float* y);
 
-// AddWindowGradient() of two images at once, whose numbers, like those of dy,
-// are paired. dy has whole vectors of channels.
+// AddWindowGradient() of two images at once, whose numbers are paired, as in
+// dy. dy has whole vectors of channels.
 void AddWindowGradientOfPairs(const Windows& windows, const BF16Pair* images,
                               const BF16Pair* dy, float* dw);
 

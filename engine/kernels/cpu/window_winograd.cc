@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace replicant::kernels::cpu::HWY_NAMESPACE {
 
 // clang-format off
-// B^T; the rows of -1 and infinity, and with them those of G, have the sign that
-// lets the transform begin with an addition
+// B^T; the rows of -1 and infinity, here and in G, have the sign that lets the
+// transform begin with an addition
 constexpr Matrix<4, 4> kCells = {{
     {1, 0, -1, 0},
     {0, 1, 1, 0},
@@ -188,8 +188,8 @@ void TileGradients(const WindowTiles& tiles, const float* dy, float* products) {
   }
 }
 
-// Where weights are: those of a window [vectors, 2 heights, 2 widths, lanes],
-// and those of a position [height, vectors, width, lanes].
+// Where weights are: of a window in [vectors, 2 heights, 2 widths, lanes], of a
+// position in [height, vectors, width, lanes].
 struct WeightPlaces {
   const WindowTiles& tiles;
   int64_t height = tiles.windows().step_down;  // of a cell
@@ -268,7 +268,7 @@ int64_t RoundUp(int64_t n, int64_t multiple) {
 }
 
 // Calls run(windows, cells, products, weights) for the positions of a part,
-// with the place of each among those of all positions.
+// with the place of each in the arrays of all positions.
 template <typename Run>
 void ForPositions(const WindowTiles& tiles, const TilePart& part,
                   const Run& run) {

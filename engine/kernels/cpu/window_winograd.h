@@ -15,7 +15,7 @@
 //
 // d is the cells [4, 4], g the weights of a window's cells [2, 2], y the tile
 // [3, 3]; values between are indexed by position p = 0 .. 15, row by row. At a
-// position a tile sees one cell, so that the products are those of windows
+// position a tile sees one cell, so that the products are window products
 // (window_loops.h). Polynomials are interpolated at 0, 1, -1 and infinity, so
 // that the transform of cells adds and subtracts alone: of pixels it is exact.
 //
@@ -96,8 +96,8 @@ struct PixelRows {
 enum class CellOrder { kBlocks, kPlain };
 
 // B^T d B of a part: for each position of the row an image for AtPosition(), by
-// blocks or of plain rows. `pixels` are those of covered(); behind a row kBlock
-// more are read.
+// blocks or of plain rows. `pixels` cover covered(); behind a row kBlock more
+// are read.
 void TransformCells(const WindowTiles& tiles, const PixelRows& pixels,
                     const TilePart& part, CellOrder order, float* cells);
 // Multiplies a part's cells, by blocks, by the weights of all positions. Sets
@@ -115,7 +115,7 @@ void TransformProducts(const WindowTiles& tiles, const float* products,
 void TransformTileGradients(const WindowTiles& tiles, const float* dy,
                             float* products);
 // G g G^T: weights of all positions, each [step_down, number of vectors, step,
-// lanes], from those of windows().
+// lanes], from the weights of windows().
 void TransformWindowWeights(const WindowTiles& tiles, const float* weights,
                             float* positions);
 // G^T u G.

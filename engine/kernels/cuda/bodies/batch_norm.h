@@ -4,7 +4,7 @@
 
 // Batch norm (graph/ops/norm.h) over images as rows of channels, [rows, C]. A
 // thread takes kLanes neighbouring channels of a part of the rows, and loads a
-// few rows before it computes. Sums over all rows add those of the parts.
+// few rows before it computes. Sums over all rows add up the parts' sums.
 namespace replicant::kernels::cuda {
 
 // What one thread works on: channels [channel, channel + kLanes) of rows
@@ -14,7 +14,7 @@ struct NormSlice {
 };
 
 // Rows of channels, and which of them share an entry of gamma and beta: all, or
-// those of each example. Rows that share one are cut into `parts`.
+// the rows of each example. Rows that share one are cut into `parts`.
 struct NormRows {
   // Element i of [examples, parts, C / kLanes].
   template <int kLanes>
@@ -322,7 +322,7 @@ struct BatchNormSums {
 };
 
 // Row (example, c): dbeta and dgamma, the sums over all parts. They are stored
-// as f32 over those of part 0 as well, for BatchNormTotals.
+// as f32 over the sums of part 0 as well, for BatchNormTotals.
 template <typename V>
 struct BatchNormVectors {
   REPLICANT_DEVICE void operator()(const Warp& warp, int64_t i) const {

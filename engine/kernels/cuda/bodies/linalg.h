@@ -26,7 +26,7 @@ struct CholeskySolve {
     });
     warp.Synchronize();
     const bool is_definite = Factorize(warp, s);
-    // each lane solves for columns of its own
+    // each lane solves for its columns
     warp.ForEach(m, [&](int64_t column) { Solve(s, y + column); });
     warp.Synchronize();
     warp.ForEach(n * m, [&](int64_t at) {
