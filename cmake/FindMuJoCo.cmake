@@ -1,15 +1,12 @@
-# Finds MuJoCo's C library in the `mujoco` wheel of REPLICANT_VENV, or under a
-# prefix named by MuJoCo_ROOT (a release folder with include/ and lib/).
+# Finds MuJoCo's C library in the `mujoco` wheel of REPLICANT_VENV, or where
+# MuJoCo_ROOT says: a release folder with include/ and lib/, or the folder
+# `mujoco` of an installed wheel.
 #
 # Defines MuJoCo::MuJoCo, MuJoCo_VERSION, MuJoCo_LIBRARY, MuJoCo_INCLUDE_DIR.
 file(GLOB _mujoco_wheel "${REPLICANT_VENV}/lib/python3*/site-packages/mujoco")
 
 find_path(MuJoCo_INCLUDE_DIR mujoco/mujoco.h
   HINTS "${MuJoCo_ROOT}/include" ${_mujoco_wheel} PATH_SUFFIXES include)
-# the wheel holds only the versioned file
-find_library(MuJoCo_LIBRARY
-  NAMES mujoco libmujoco.so.${MuJoCo_FIND_VERSION}
-  HINTS "${MuJoCo_ROOT}/lib" ${_mujoco_wheel})
 
 if(MuJoCo_INCLUDE_DIR)
   # mjVERSION_HEADER is 3017000 for 3.17.0: major, two or three digits each
@@ -26,6 +23,10 @@ if(MuJoCo_INCLUDE_DIR)
     math(EXPR _mujoco_patch "${_mujoco_number} % 10")
   endif()
   set(MuJoCo_VERSION "${_mujoco_major}.${_mujoco_minor}.${_mujoco_patch}")
+  # the wheel holds only the versioned file, next to the folder include
+  cmake_path(GET MuJoCo_INCLUDE_DIR PARENT_PATH _mujoco_folder)
+  find_library(MuJoCo_LIBRARY NAMES libmujoco.so.${MuJoCo_VERSION} mujoco
+    HINTS "${_mujoco_folder}/lib" "${_mujoco_folder}" NO_DEFAULT_PATH)
 endif()
 
 include(FindPackageHandleStandardArgs)

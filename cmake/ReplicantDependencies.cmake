@@ -44,7 +44,15 @@ if(REPLICANT_TESTS)
 endif()
 
 # From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
-find_package(MuJoCo 3.17.0 EXACT REQUIRED)
+# MuJoCo's structs change with each minor version, so each version listed was
+# built and compared with recordings (docs/environments.md, "MuJoCo versions").
+set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0 4.0.1)
+find_package(MuJoCo REQUIRED)
+if(NOT MuJoCo_VERSION IN_LIST REPLICANT_MUJOCO_VERSIONS)
+  list(JOIN REPLICANT_MUJOCO_VERSIONS ", " versions)
+  message(FATAL_ERROR "MuJoCo ${MuJoCo_VERSION} in ${MuJoCo_INCLUDE_DIR} is not supported; "
+    "supported: ${versions}; hint: set MuJoCo_ROOT to a supported one")
+endif()
 find_package(OneDNN 3.2 REQUIRED)
 message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
 message(STATUS "oneDNN ${OneDNN_VERSION}: ${OneDNN_LIBRARY}")

@@ -31,6 +31,9 @@ void ForEachArray(const mjModel& model, const Visitor& visit) {
   [[maybe_unused]] const mjtSize na = model.na;
   [[maybe_unused]] const mjtSize nu = model.nu;
   [[maybe_unused]] const mjtSize nmocap = model.nmocap;
+#if mjVERSION_HEADER >= 4000000
+  [[maybe_unused]] const mjtSize nplastic = model.nplastic;
+#endif
 #define X(type, name, rows, columns) \
   visit(#name, model.name, int64_t{model.rows}, int64_t{columns});
 #undef MJ_M

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -62,7 +64,19 @@ MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path) {
     throw IoError(fmt::format("MJCF: {}: {}", path.string(),
                               OneLine(mjs_getError(&spec))));
   }
-  return model;
+  const std::span<const mjtSize> starts(model->tex_adr,
+                                        static_cast<size_t>(model->ntex));
+  if (std::ranges::find(starts, -1) == starts.end()) return model;
+  // a texture is left in its file (compiler passthrough, texture embed): the
+  // renderers read pixels, and a model does not change with its files
+  std::array<char, 1024> error{};
+  MjModelPtr whole(mj_embedAssets(model.get(), error.data(),
+                                  static_cast<int>(error.size())));
+  if (whole == nullptr) {
+    throw IoError(
+        fmt::format("MJCF: {}: {}", path.string(), OneLine(error.data())));
+  }
+  return whole;
 }
 
 MjModelPtr CopyModel(const mjModel& model) {

@@ -8,10 +8,11 @@ namespace replicant::env {
 namespace {
 
 // Maximum number of geoms that mjv_updateScene adds for one model: one per geom
-// and site, three per actuator, one per slider-crank and tendon segment, with
-// room for decor.
+// and site, three per actuator, one per slider-crank and tendon segment, one
+// per material of a flex (since MuJoCo 4), with room for decor.
 int MaxSceneGeoms(const mjModel& model) {
-  const auto count = model.ngeom + model.nsite + model.nskin + model.nflex +
+  const auto count = model.ngeom + model.nsite + model.nskin +
+                     model.nflex * std::max<mjtSize>(1, model.nmat) +
                      6 * model.nu + 4 * model.nwrap + 2 * model.ncam +
                      2 * model.nlight;
   return static_cast<int>(std::max<int64_t>(1000, 2 * count));

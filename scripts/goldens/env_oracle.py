@@ -12,7 +12,14 @@ os.environ.setdefault("MUJOCO_GL", "osmesa")
 import mujoco
 import numpy as np
 import safetensors.numpy
-from dm_control import suite
+from dm_control.mujoco.wrapper.mjbindings import sizes
+
+# dm_control 1.0.50 lists arrays that MuJoCo 4 no longer has (of flexes, which no
+# task uses) and fails as it makes an index of each. Without these names it runs.
+for struct, cls in (("mjmodel", mujoco.MjModel), ("mjdata", mujoco.MjData)):
+    for field in [f for f in sizes.array_sizes[struct] if not hasattr(cls, f)]:
+        del sizes.array_sizes[struct][field]
+from dm_control import suite  # noqa: E402
 
 # Over this many steps observations and rewards must agree; dog-fetch is chaotic
 # (rounding of the last bit grows to 1e-9 within a dozen steps).

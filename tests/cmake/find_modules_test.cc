@@ -7,9 +7,9 @@
 
 namespace {
 
-TEST(FindModulesTest, MuJoCoHeaderAndLibraryAreOfThePinnedVersion) {
+TEST(FindModulesTest, MuJoCoHeaderAndLibraryAreOfTheVersionFound) {
   EXPECT_EQ(mj_version(), mjVERSION_HEADER);
-  EXPECT_STREQ(mj_versionString(), "3.17.0");
+  EXPECT_STREQ(mj_versionString(), REPLICANT_MUJOCO_VERSION);
 }
 
 TEST(FindModulesTest, OneDnnHeaderAndLibraryAreOfThePinnedVersion) {

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "base/error.h"
 #include "base/fs.h"
+#include "learner/data/files/encode_png.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::env {
@@ -33,6 +36,24 @@ TEST(MujocoTest, LoadsAModelWithItsData) {
   mj_step(copy.get(), data.get());
   EXPECT_EQ(model->nq, 7);
   EXPECT_LT(data->qvel[2], 0.0);
+}
+
+// Would catch: a renderer that reads pixels which the model does not have.
+TEST(MujocoTest, ATextureLeftInItsFileIsDecoded) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "ball.xml";
+  const std::vector<uint8_t> rgb(size_t{3} * 4 * 4, 77);
+  AtomicWriteFile(folder.path() / "grey.png",
+                  data::EncodePng({.height = 4, .width = 4}, rgb));
+  AtomicWriteFile(path,
+                  "<mujoco><compiler passthrough='textures'/><asset>"
+                  "<texture name='t' type='2d' file='grey.png'/></asset>"
+                  "<worldbody><geom size='.1'/></worldbody></mujoco>");
+  const MjModelPtr model = CompileModel(*ParseMjcf(path), path);
+  ASSERT_EQ(model->ntex, 1);
+  ASSERT_GE(model->tex_adr[0], 0);
+  EXPECT_EQ(model->tex_width[0], 4);
+  EXPECT_EQ(model->tex_data[model->tex_adr[0]], 77);
 }
 
 TEST(MujocoTest, AnErrorIsThrown) {

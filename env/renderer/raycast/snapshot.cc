@@ -326,6 +326,9 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
   p.shininess = geom.shininess * 128.0f;
   p.reflectance = geom.reflectance;
   p.casts_shadow = geom.category != mjCAT_DECOR;
+#if mjVERSION_HEADER >= 4000000
+  p.casts_shadow = p.casts_shadow && geom.castshadow != 0;
+#endif
   p.is_transparent = geom.rgba[3] < 0.995f;
 
   if (p.shape == Shape::kPlane) {

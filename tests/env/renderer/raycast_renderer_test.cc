@@ -168,6 +168,67 @@ TEST(RaycastRendererTest, TerrainFinerThanPixelsLooksLikeOpenGl) {
   EXPECT_LE(MeanDifference(Draw(raycast, model, 0), Draw(*gl, model, 0)), 0.5);
 }
 
+#if mjVERSION_HEADER >= 4000000
+
+std::string SceneOfBoxes(const std::string& second) {
+  return R"(
+<mujoco>
+  <worldbody>
+    <light pos="0 0 3" dir="0 .2 -1"/>
+    <geom type="plane" size="3 3 .2"/>
+    <geom type="box" size=".2 .2 .2" pos="-.5 0 .8" rgba=".8 .3 .3 1"/>
+    <geom type="box" size=".2 .2 .2" pos=".5 0 .8" rgba=".3 .8 .3 1" )" +
+         second + R"(/>
+    <camera pos="0 -3 2" xyaxes="1 0 0 0 .5 .8"/>
+  </worldbody>
+</mujoco>)";
+}
+
+TEST(RaycastRendererTest, AGeomWithoutShadowCastsNone) {
+  SuiteModel model = ModelOf(SceneOfBoxes(R"(castshadow="false")"));
+  SuiteModel shadowed = ModelOf(SceneOfBoxes(""));
+  RaycastRenderer raycast(*model.model);
+  const Picture rgb = Draw(raycast, model, 0);
+  RaycastRenderer raycast_shadowed(*shadowed.model);
+  EXPECT_GT(MeanDifference(rgb, Draw(raycast_shadowed, shadowed, 0)), 0.5);
+
+  std::unique_ptr<GlRenderer> gl;
+  try {
+    gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  EXPECT_LE(MeanDifference(rgb, Draw(*gl, model, 0)), 0.5);
+}
+
+// active: 0 no headlight, 1 always, 2 auto
+TEST(RaycastRendererTest, EachKindOfHeadlightLooksLikeOpenGl) {
+  for (const char* active : {"false", "true", "auto"}) {
+    for (const char* light : {"", R"(<light pos="0 0 3" dir="0 .2 -1"/>)"}) {
+      SCOPED_TRACE(std::string(active) + light);
+      SuiteModel model =
+          ModelOf(std::string(R"(
+<mujoco><visual><headlight active=")") +
+                  active + R"("/></visual><worldbody>)" + light + R"(
+    <geom type="plane" size="3 3 .2"/>
+    <geom type="box" size=".2 .2 .2" pos="0 0 .8" rgba=".8 .3 .3 1"/>
+    <camera pos="0 -3 2" xyaxes="1 0 0 0 .5 .8"/>
+  </worldbody></mujoco>)");
+      RaycastRenderer raycast(*model.model);
+      std::unique_ptr<GlRenderer> gl;
+      try {
+        gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+      } catch (const DeviceError& e) {
+        GTEST_SKIP() << e.what();
+      }
+      EXPECT_LE(MeanDifference(Draw(raycast, model, 0), Draw(*gl, model, 0)),
+                0.5);
+    }
+  }
+}
+
+#endif
+
 TEST(RaycastRendererTest, AChangedHeightFieldIsSeenAfterReloading) {
   SuiteModel model = ModelOf(kAssetScene);
   RaycastRenderer renderer(*model.model);

@@ -5,10 +5,15 @@ usage: render_oracle.py OUT HEIGHT WIDTH [MODEL.xml CAMERA POSE]...
 OUT gets uint8 [cases, HEIGHT, WIDTH, 3]. A pose is the model's qpos0 moved by
 small multiples of 1/64, the same numbers as suite_model.h has.
 """
+import pathlib
 import sys
 
 import numpy as np
-from dm_control import mujoco
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "scripts/goldens"))
+import env_oracle  # noqa: E402,F401  dm_control on MuJoCo 4, too
+from dm_control import mujoco  # noqa: E402
 
 
 def main():

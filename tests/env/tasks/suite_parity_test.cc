@@ -1,6 +1,7 @@
 // Every task of the suite against recordings of dm_control: would catch a wrong
 // model edit, step order, observation, reward or reset distribution.
 #include <gtest/gtest.h>
+#include <mujoco/mujoco.h>
 
 #include <algorithm>
 #include <cmath>
@@ -59,11 +60,13 @@ TEST_P(SuiteParity, PlaysDmControlsTrajectory) {
   const Rollout rollout = PlayRollout(*environment_, input);
 
   // a change of the start by one unit in the last place stays below 3e-10 over
-  // the steps recorded
-  constexpr double kTolerance = 1e-9;
+  // the steps recorded; another MuJoCo rounds otherwise in many places
+  // (docs/environments.md, "MuJoCo versions")
+  constexpr int kRecordedWith = 3017000;
+  const double tolerance = mj_version() == kRecordedWith ? 1e-9 : 1e-8;
   EXPECT_LE(LargestDifference(rollout.observation, Golden("observation")),
-            kTolerance);
-  EXPECT_LE(LargestDifference(rollout.reward, Golden("reward")), kTolerance);
+            tolerance);
+  EXPECT_LE(LargestDifference(rollout.reward, Golden("reward")), tolerance);
   EXPECT_EQ(rollout.discount, Golden("discount"));
   const HostTensor step_type = golden_.Read("step_type");
   EXPECT_TRUE(std::equal(rollout.step_type.begin(), rollout.step_type.end(),
