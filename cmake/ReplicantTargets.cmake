@@ -1,5 +1,24 @@
 include(ReplicantInstall)
 
+# what C++20 of the sources needs; checked here, since an older compiler would end
+# in the middle of a build
+foreach(minimum "GNU;g++;12" "Clang;clang++;16")
+  list(GET minimum 0 id)
+  list(GET minimum 1 name)
+  list(GET minimum 2 version)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL id AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS version)
+    message(FATAL_ERROR "${CMAKE_CXX_COMPILER} is ${name} ${CMAKE_CXX_COMPILER_VERSION}; "
+      "${version} or later is needed; hint: name another compiler in CXX, "
+      "and remove ${PROJECT_BINARY_DIR}")
+  endif()
+endforeach()
+
+# a tenth of the time of ld for each of hundreds of tests
+find_program(MOLD_PROGRAM mold)
+if(MOLD_PROGRAM)
+  add_link_options($<$<LINK_LANGUAGE:CXX>:-fuse-ld=mold>)
+endif()
+
 # Compiler flags of the project's own targets; third-party targets never get them.
 add_library(replicant_flags INTERFACE)
 if(REPLICANT_INSTALL)
