@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/instruction_sets.h"
+
 // Highway includes this file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "replay/table/priority_weights.cc"

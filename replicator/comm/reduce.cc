@@ -4,10 +4,10 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/instruction_sets.h"
 #include "base/tensor/bfloat16.h"
 
-// The project's baseline is AVX2, so no processor needs SSE.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// Compiled once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "replicator/comm/reduce.cc"
 // clang-format off: foreach_target.h comes before what it is to repeat

@@ -4,9 +4,9 @@
 #include <limits>
 #include <type_traits>
 
-// Compiled once for each instruction set of interest. The project's baseline is
-// AVX2, so no processor needs SSE.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include "base/instruction_sets.h"
+
+// Compiled once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/vector_functions.cc"
 // clang-format off: foreach_target.h comes before the code that it repeats

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-// As in vector_functions.cc: the project's baseline is AVX2.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#include "base/instruction_sets.h"
+
+// Compiled once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/window_winograd.cc"
 // clang-format off: foreach_target.h comes before what it is to repeat

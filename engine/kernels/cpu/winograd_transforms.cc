@@ -1,9 +1,9 @@
 #include "engine/kernels/cpu/winograd_transforms.h"
 
+#include "base/instruction_sets.h"
 #include "base/tensor/bfloat16.h"
 
-// Compiled once for each instruction set of interest, as vector_functions.cc.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+// Compiled once for each instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/winograd_transforms.cc"
 // clang-format off: foreach_target.h comes before what it is to repeat

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
-// Compiled once for plain C++ and once per instruction set that pays off. The
-// project's baseline is AVX2, so SSE has no processor to run on.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
-#define HWY_COMPILE_ALL_ATTAINABLE
+#include "base/instruction_sets.h"
+
+// Compiled once for each instruction set and, where tests are built, for plain
+// C++: they compare its pictures with the others.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "env/renderer/raycast/draw.cc"
 #include <hwy/foreach_target.h>

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "base/instruction_sets.h"
+
 // Highway includes this file once per instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "learner/data/files/resize_kernels.cc"
