@@ -16,19 +16,26 @@ namespace {
 // Maximum number of attempts to draw a valid start.
 constexpr int kMaxResets = 100;
 
-// Physics steps in one control step; the multiple may be off by rounding.
+// total_s / part_s, rounded if it is a whole number but for rounding.
+double NumParts(double total_s, double part_s) {
+  constexpr double kTolerance = 1e-8;
+  const double ratio = total_s / part_s;
+  const double whole = std::round(ratio);
+  return std::abs(ratio - whole) <= kTolerance ? whole : ratio;
+}
+
+// Physics steps in one control step.
 int StepsPerAction(const Physics& physics, double control_timestep_s) {
   if (control_timestep_s == 0.0) return 1;
-  constexpr double kTolerance = 1e-8;
-  const double ratio = control_timestep_s / physics.timestep_s();
-  if (!(ratio >= 1.0 - kTolerance) || ratio > std::numeric_limits<int>::max() ||
-      std::abs(ratio - std::round(ratio)) > kTolerance) {
+  const double ratio = NumParts(control_timestep_s, physics.timestep_s());
+  if (!(ratio >= 1.0) || ratio > std::numeric_limits<int>::max() ||
+      ratio != std::round(ratio)) {
     throw InvalidArgument(
         fmt::format("{}: control timestep {} s must be a whole multiple of the "
                     "physics timestep {} s",
                     physics.name(), control_timestep_s, physics.timestep_s()));
   }
-  return static_cast<int>(std::round(ratio));
+  return static_cast<int>(ratio);
 }
 
 ActionSpec MakeActionSpec(const mjModel& model) {
@@ -49,14 +56,17 @@ ControlEnvironment::ControlEnvironment(std::unique_ptr<Physics> physics,
                                        std::unique_ptr<Task> task,
                                        const ControlOptions& options,
                                        const RandomStream& random)
-    : physics_(std::move(physics)), task_(std::move(task)), random_(random) {
+    : physics_(std::move(physics)),
+      task_(std::move(task)),
+      is_of_suite_(options.is_of_suite),
+      random_(random) {
   physics_steps_ = StepsPerAction(*physics_, options.control_timestep_s);
   if (!(options.time_limit_s > 0.0)) {
     throw InvalidArgument(fmt::format("{}: time limit must be > 0 s, got {}",
                                       physics_->name(), options.time_limit_s));
   }
   step_limit_ =
-      options.time_limit_s / (physics_->timestep_s() * physics_steps_);
+      NumParts(options.time_limit_s, physics_->timestep_s() * physics_steps_);
   action_spec_ = MakeActionSpec(physics_->model());
 
   RandomStream model_random = random_.Substream("model");
@@ -132,11 +142,13 @@ TimeStep ControlEnvironment::Step(std::span<const double> action,
   TimeStep step{.step_type = StepType::kMid};
   step.reward = task_->Reward(*physics_);
   Write(out);
-  if (static_cast<double>(step_count_) >= step_limit_) {
-    step.step_type = StepType::kLast;
-  } else if (const auto discount = task_->Termination(*physics_)) {
-    step.step_type = StepType::kLast;
-    step.discount = *discount;
+  const bool is_at_limit = static_cast<double>(step_count_) >= step_limit_;
+  if (is_at_limit) step.step_type = StepType::kLast;
+  if (!(is_at_limit && is_of_suite_)) {
+    if (const auto discount = task_->Termination(*physics_)) {
+      step.step_type = StepType::kLast;
+      step.discount = *discount;
+    }
   }
   is_episode_over_ = step.IsLast();
   return step;

@@ -12,11 +12,16 @@ namespace replicant::env {
 
 struct ControlOptions {
   // Simulated time after which an episode is cut off (discount 1), at the first
-  // control step that reaches it; kInfinity for never.
+  // control step that reaches it; kInfinity for never. A task that ends at this
+  // very step terminates: its discount counts.
   double time_limit_s = 0.0;
   // Simulated time per action, a whole multiple of the model's timestep; 0 for
   // one timestep.
   double control_timestep_s = 0.0;
+  // A task of the Control Suite: rewards are in [0, 1], and dm_control's rule
+  // holds that the step of the time limit cuts off (discount 1), whatever the
+  // task says.
+  bool is_of_suite = false;
 };
 
 // An environment of a physics and a task, as in the Control Suite.
@@ -49,6 +54,7 @@ class ControlEnvironment : public Environment {
   bool ResetChangesAssets() const override {
     return task_->ResetChangesAssets();
   }
+  bool HasUnitRewards() const override { return is_of_suite_; }
   const EnvironmentCounters& counters() const override { return counters_; }
 
   // Starts an episode in a given state instead of a random one.
@@ -72,6 +78,7 @@ class ControlEnvironment : public Environment {
 
   std::unique_ptr<Physics> physics_;
   std::unique_ptr<Task> task_;
+  const bool is_of_suite_;
   RandomStream random_;
   ObservationSpec spec_;
   ActionSpec action_spec_;

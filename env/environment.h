@@ -65,6 +65,10 @@ class Environment {
   // so that a renderer must reload its copies.
   virtual bool ResetChangesAssets() const = 0;
 
+  // Whether every control step's reward is known to be in [0, 1], as in the
+  // Control Suite.
+  virtual bool HasUnitRewards() const { return false; }
+
   virtual const EnvironmentCounters& counters() const = 0;
 };
 
@@ -103,6 +107,9 @@ class EnvironmentWrapper : public Environment {
   }
   bool ResetChangesAssets() const override {
     return environment_->ResetChangesAssets();
+  }
+  bool HasUnitRewards() const override {
+    return environment_->HasUnitRewards();
   }
   const EnvironmentCounters& counters() const override {
     return environment_->counters();

@@ -9,8 +9,11 @@
 namespace replicant::env {
 namespace {
 
-std::unique_ptr<Environment> Repeated(const TaskConfig& config,
+// The environment with the given index, whose numbers are checked, and its
+// action repeat.
+std::unique_ptr<Environment> Repeated(const TaskConfig& config, int64_t index,
                                       std::unique_ptr<Environment> one) {
+  one = std::make_unique<NumberCheck>(std::move(one), config.name, index);
   if (config.action_repeat == 1) return one;
   return std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
                                         config.action_repeat_reward);
@@ -96,7 +99,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   std::vector<std::unique_ptr<Environment>> environments;
   for (int64_t i = 0; i < count; ++i) {
     environments.push_back(Repeated(
-        config,
+        config, first_index + i,
         task.make_environment({.seed = seed, .index = first_index + i})));
   }
   return environments;
@@ -112,7 +115,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
     std::unique_ptr<Environment> one =
-        Repeated(config, MakeEnvironment(task, options, model));
+        Repeated(config, options.index, MakeEnvironment(task, options, model));
     if (config.has_pixels) {
       auto pixels =
           first_pixels == nullptr

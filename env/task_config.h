@@ -30,9 +30,9 @@ struct TaskConfig {
   static TaskConfig Read(config::Reader& reader);
 };
 
-// Makes the environments of `config`: the task, ActionRepeat around it and
-// Pixels around both, so that an observation holds the last frames of whole
-// repeated steps. The model is loaded once.
+// Makes the environments of `config`: the task with checked numbers,
+// ActionRepeat around it and Pixels around both, so that an observation holds
+// the last frames of whole repeated steps. The model is loaded once.
 //
 // The environments have the indices `first_index` to `first_index + count - 1`;
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),

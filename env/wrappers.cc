@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
@@ -19,7 +22,85 @@ void CheckPositive(const char* what, int64_t value) {
   }
 }
 
+constexpr const char* kFloat32Wanted = "finite numbers of float32";
+
+// The networks and the replay take float32.
+bool IsFloat32(double value) {
+  return std::abs(value) <=
+         static_cast<double>(std::numeric_limits<float>::max());
+}
+
+// The array and the element in it that has this place among all numbers.
+std::pair<std::string, int64_t> ElementAt(const ObservationSpec& spec,
+                                          int64_t place) {
+  for (const ArraySpec& array : spec.arrays) {
+    if (array.dtype != DType::kF64) continue;
+    const int64_t size = array.shape.num_elements();
+    if (place < size) return {array.name, place};
+    place -= size;
+  }
+  REPLICANT_CHECK(false, "element {} beyond the observation", place);
+}
+
 }  // namespace
+
+NumberCheck::NumberCheck(std::unique_ptr<Environment> environment,
+                         std::string name, int64_t index)
+    : EnvironmentWrapper(std::move(environment)),
+      name_(std::move(name)),
+      index_(index) {}
+
+TimeStep NumberCheck::Reset(const ObservationBuffer& out) {
+  return Checked(inner().Reset(out), out);
+}
+
+TimeStep NumberCheck::Step(std::span<const double> action,
+                           const ObservationBuffer& out) {
+  return Checked(inner().Step(action, out), out);
+}
+
+void NumberCheck::SeekEpisode(int64_t episode) {
+  inner().SeekEpisode(episode);
+  next_episode_ = episode;
+}
+
+void NumberCheck::Observe(const ObservationBuffer& out) {
+  inner().Observe(out);
+  CheckObservation(out);
+}
+
+TimeStep NumberCheck::Checked(const TimeStep& step,
+                              const ObservationBuffer& out) {
+  ++step_;
+  if (step.IsFirst()) {
+    step_ = 0;
+    ++next_episode_;
+  }
+  if (!IsFloat32(step.reward)) {
+    Refuse(fmt::format("the reward is {}", step.reward), kFloat32Wanted);
+  }
+  if (!(step.discount >= 0.0 && step.discount <= 1.0)) {
+    Refuse(fmt::format("the discount is {}", step.discount), "one in [0, 1]");
+  }
+  CheckObservation(out);
+  return step;
+}
+
+void NumberCheck::CheckObservation(const ObservationBuffer& out) {
+  const auto bad = std::ranges::find_if_not(out.state, IsFloat32);
+  if (bad == out.state.end()) return;
+  const auto [array, element] = ElementAt(
+      observation_spec(), static_cast<int64_t>(bad - out.state.begin()));
+  Refuse(fmt::format("observation '{}'[{}] is {}", array, element, *bad),
+         kFloat32Wanted);
+}
+
+void NumberCheck::Refuse(const std::string& what, const std::string& wanted) {
+  SeekEpisode(next_episode_);
+  throw InvalidArgument(
+      fmt::format("{}: environment {}, episode {}, step {}: {}; want {}", name_,
+                  index_, next_episode_ - 1, step_, what, wanted));
+}
 
 ActionRepeat::ActionRepeat(std::unique_ptr<Environment> environment, int count,
                            RewardReduction reduction)
@@ -34,6 +115,7 @@ TimeStep ActionRepeat::Step(std::span<const double> action,
   // check the buffer before simulating, since only the last step receives it
   CheckBuffer(out, observation_spec(), "ActionRepeat");
   double reward = 0.0;
+  double discount = 1.0;
   int made = 0;
   bool is_observed = false;
   TimeStep step;
@@ -43,11 +125,13 @@ TimeStep ActionRepeat::Step(std::span<const double> action,
     is_observed = made + 1 == count_;
     step = inner().Step(action, is_observed ? out : ObservationBuffer{});
     ++made;
-    reward += step.reward;
+    reward += discount * step.reward;
+    discount *= step.discount;
     // after a last step this step is a reset and is not repeated
   } while (made < count_ && step.step_type == StepType::kMid);
   if (!is_observed) inner().Observe(out);
   step.reward = reduction_ == RewardReduction::kMean ? reward / made : reward;
+  step.discount = discount;
   step.control_steps = made;
   return step;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "env/environment.h"
@@ -12,9 +13,49 @@ namespace replicant::env {
 // Reduction of the rewards of repeated steps to one reward.
 enum class RewardReduction { kMean, kSum };
 
+// Checks the numbers of an environment where they enter the program: a reward
+// or an element of the observation that is NaN, infinite or beyond the range of
+// float32, or a discount outside [0, 1], ends the episode. The next step begins
+// another one.
+//
+// Reset(), Step() and Observe() throw InvalidArgument for such a number, with
+// its place:
+//
+//   "cheetah-run: environment 3, episode 12, step 49: observation 'velocity'[2]
+//    is nan; want finite numbers of float32"
+//
+// Numbers that nobody asked for (an empty buffer) are not checked.
+class NumberCheck : public EnvironmentWrapper {
+ public:
+  // `name` and `index` are the environment's, for messages.
+  NumberCheck(std::unique_ptr<Environment> environment, std::string name,
+              int64_t index);
+
+  TimeStep Reset(const ObservationBuffer& out) override;
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override;
+  void SeekEpisode(int64_t episode) override;
+  void Observe(const ObservationBuffer& out) override;
+
+ private:
+  TimeStep Checked(const TimeStep& step, const ObservationBuffer& out);
+  void CheckObservation(const ObservationBuffer& out);
+  // Ends the episode and throws.
+  [[noreturn]] void Refuse(const std::string& what, const std::string& wanted);
+
+  const std::string name_;
+  const int64_t index_;
+  int64_t next_episode_ = 0;
+  int64_t step_ = 0;  // of the episode before that one
+};
+
 // Repeats every action for several control steps and observes (and renders)
-// only the last of them. The end of an episode ends the repetition; a mean
-// reward covers the steps made.
+// only the last of them. The end of an episode ends the repetition.
+//
+// The agent step's discount is the product of the control steps' discounts
+// d_1 ... d_k, and its reward R = r_1 + d_1 r_2 + d_1 d_2 r_3 + ..., or R / k
+// for the mean; k is the number of steps made. All discounts but the last are 1
+// in most environments, and R is then the sum of the rewards.
 class ActionRepeat : public EnvironmentWrapper {
  public:
   // Throws InvalidArgument unless `count` >= 1.

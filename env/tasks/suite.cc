@@ -36,6 +36,7 @@ std::vector<TaskDefinition> SuiteTasks() {
     all.insert(all.end(), std::make_move_iterator(tasks.begin()),
                std::make_move_iterator(tasks.end()));
   }
+  for (TaskDefinition& task : all) task.options.is_of_suite = true;
   return all;
 }
 

@@ -70,6 +70,37 @@ TEST_F(ControlEnvironmentTest, IsCutOffAtTheTimeLimitWithDiscountOne) {
   EXPECT_EQ(last.reward, state_[0]);
 }
 
+// Would catch a learner that bootstraps from a state that is the end.
+TEST_F(ControlEnvironmentTest, ATaskThatEndsAtTheTimeLimitTerminates) {
+  for (const bool is_of_suite : {false, true}) {
+    const auto environment =
+        Make({.time_limit_s = 0.02, .is_of_suite = is_of_suite});
+    environment->Reset(out_);
+    EXPECT_EQ(environment->Step(kNoAction, out_).step_type, StepType::kMid);
+    environment->mutable_physics().mutable_data().qpos[0] = 6.0;
+    const TimeStep last = environment->Step(kNoAction, out_);
+    EXPECT_TRUE(last.IsLast());
+    // dm_control does not ask the task there
+    EXPECT_EQ(last.discount, is_of_suite ? 1.0 : 0.0);
+    EXPECT_EQ(environment->HasUnitRewards(), is_of_suite);
+  }
+}
+
+// Quotients that rounding has made a little more than the whole number.
+TEST_F(ControlEnvironmentTest, ATimeLimitIsAWholeNumberOfSteps) {
+  const auto limit = [&](double time_limit_s, double control_timestep_s) {
+    return Make({.time_limit_s = time_limit_s,
+                 .control_timestep_s = control_timestep_s})
+        ->step_limit();
+  };
+  ASSERT_GT(0.9 / (0.01 * 3), 30.0);
+  EXPECT_EQ(limit(0.9, 0.03), 30.0);
+  EXPECT_EQ(limit(0.3, 0.1), 3.0);
+  // one that is not a multiple ends with the step that reaches it
+  EXPECT_NEAR(limit(0.95, 0.1), 9.5, 1e-9);
+  EXPECT_EQ(limit(kInfinity, 0.1), kInfinity);
+}
+
 TEST_F(ControlEnvironmentTest, EndsWithDiscountZeroWhereTheTaskEnds) {
   const auto environment = Make({.time_limit_s = kInfinity});
   environment->Reset(out_);

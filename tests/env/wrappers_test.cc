@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -84,6 +87,126 @@ TEST_F(WrappersTest, ActionRepeatRefusesBadInputBeforeItMoves) {
       MessageOf<InvalidArgument>([&] { repeat.Step(kPush, {.state = small}); }),
       "ActionRepeat: state buffer has 2 elements, expected 4");
   EXPECT_EQ(repeat.counters().steps, 0);
+}
+
+// An environment whose next step has the numbers that are set here.
+class Altered : public EnvironmentWrapper {
+ public:
+  using EnvironmentWrapper::EnvironmentWrapper;
+  TimeStep Reset(const ObservationBuffer& out) override {
+    const TimeStep step = inner().Reset(out);
+    Alter(out);
+    return step;
+  }
+  TimeStep Step(std::span<const double> action,
+                const ObservationBuffer& out) override {
+    TimeStep step = inner().Step(action, out);
+    Alter(out);
+    if (step.IsFirst()) return step;
+    step.reward = reward.value_or(step.reward);
+    step.discount = step_discounts.empty() ? discount : step_discounts.front();
+    if (!step_discounts.empty()) step_discounts.erase(step_discounts.begin());
+    return step;
+  }
+  void Observe(const ObservationBuffer& out) override {
+    inner().Observe(out);
+    Alter(out);
+  }
+
+  std::optional<double> reward;
+  double discount = 1.0;
+  std::vector<double> step_discounts;  // of the next steps, if there are any
+  std::optional<double> last_element;  // of the observation
+
+ private:
+  void Alter(const ObservationBuffer& out) const {
+    if (last_element && !out.state.empty()) out.state.back() = *last_element;
+  }
+};
+
+// Would catch the loss of all discounts but the last one.
+TEST_F(WrappersTest, ActionRepeatWeighsRewardsByTheDiscountsBefore) {
+  for (const auto reduction : {RewardReduction::kMean, RewardReduction::kSum}) {
+    auto owned = std::make_unique<Altered>(Make(1.0));
+    Altered& altered = *owned;
+    ActionRepeat repeat(std::move(owned), 4, reduction);
+    altered.reward = 1.0;
+    altered.discount = 0.5;
+    repeat.Reset(out_);
+    TimeStep step = repeat.Step(kPush, out_);
+    EXPECT_EQ(step.discount, 0.0625);
+    const double sum = 1.0 + 0.5 + 0.25 + 0.125;
+    EXPECT_EQ(step.reward, reduction == RewardReduction::kMean ? sum / 4 : sum);
+    // a termination that is no last step
+    altered.step_discounts = {1.0, 0.0, 1.0, 1.0};
+    step = repeat.Step(kPush, out_);
+    EXPECT_EQ(step.discount, 0.0);
+    EXPECT_EQ(step.reward, reduction == RewardReduction::kMean ? 0.5 : 2.0);
+  }
+}
+
+class NumberCheckTest : public WrappersTest {
+ protected:
+  NumberCheckTest() {
+    auto owned = std::make_unique<Altered>(Make(1.0));
+    altered_ = owned.get();
+    check_.emplace(std::move(owned), "own", /*index=*/3);
+  }
+  std::string MessageOfStep() {
+    return MessageOf<InvalidArgument>([&] { check_->Step(kPush, out_); });
+  }
+  Altered* altered_ = nullptr;
+  std::optional<NumberCheck> check_;
+};
+
+TEST_F(NumberCheckTest, NamesABadNumberAndEndsTheEpisode) {
+  check_->Reset(out_);
+  check_->Step(kPush, out_);
+  altered_->last_element = std::nan("");
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 0, step 2: observation 'both'[1] is "
+            "nan; want finite numbers of float32");
+  // in a reset
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 1, step 0: observation 'both'[1] is "
+            "nan; want finite numbers of float32");
+  altered_->last_element.reset();
+  EXPECT_TRUE(check_->Step(kPush, out_).IsFirst());
+  altered_->reward = -kInfinity;
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 2, step 1: the reward is -inf; want "
+            "finite numbers of float32");
+  check_->Reset(out_);
+  altered_->reward = 0.5;
+  altered_->discount = 1.5;
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 3, step 1: the discount is 1.5; want "
+            "one in [0, 1]");
+}
+
+// The networks and the replay would make infinities of them.
+TEST_F(NumberCheckTest, RefusesNumbersBeyondFloat32) {
+  check_->Reset(out_);
+  altered_->last_element = 1e300;
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 0, step 1: observation 'both'[1] is "
+            "1e+300; want finite numbers of float32");
+  altered_->last_element.reset();
+  check_->Reset(out_);
+  altered_->reward = 3.5e38;
+  EXPECT_EQ(MessageOfStep(),
+            "own: environment 3, episode 1, step 1: the reward is 3.5e+38; "
+            "want finite numbers of float32");
+}
+
+// Would catch an action repeat whose last observation is not checked.
+TEST_F(NumberCheckTest, ChecksWhatIsObservedAfterAStep) {
+  check_->Reset(out_);
+  altered_->last_element = kInfinity;
+  EXPECT_EQ(check_->Step(kPush, {}).step_type, StepType::kMid);
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { check_->Observe(out_); }),
+            "own: environment 3, episode 0, step 1: observation 'both'[1] is "
+            "inf; want finite numbers of float32");
 }
 
 TEST_F(WrappersTest, StepLimitCutsOffWithDiscountOne) {

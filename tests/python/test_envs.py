@@ -1,6 +1,7 @@
 """replicant.envs: the faces, the lifetime of arrays, seeds, threads and processes."""
 
 import gc
+import itertools
 import multiprocessing
 import os
 import warnings
@@ -363,6 +364,44 @@ def test_a_reward_that_is_not_finite_is_refused():
     env.reset()
     with pytest.raises(errors.InvalidArgument, match="a finite number, got inf"):
         env.step(np.zeros((1, 1)))
+
+
+@pytest.mark.parametrize("number, text", [(np.nan, "nan"), (1e300, r"1e\+300"), (None, "nan")])
+def test_an_observation_that_no_network_can_take_is_refused(number, text):
+    calls = itertools.count()
+    task = own_task(observation=lambda physics: {
+        "angle": physics.qpos, "ready": [0.0, number if next(calls) == 4 else 1.0]})
+    env = envs.make_vec(task, flatten=False)
+    env.reset()
+    with pytest.raises(errors.InvalidArgument, match=(
+            "pendulum-own: environment 0, episode 0, step [0-9]+: "
+            rf"observation 'ready'\[1\] is {text}; want finite numbers of float32")):
+        for _ in range(10):
+            env.step(np.zeros((1, 1)))
+    # the next step begins another episode
+    assert env.step(np.zeros((1, 1)))[1] == 0.0
+
+
+def test_a_task_that_ends_in_the_step_of_its_time_limit_terminates():
+    task = own_task(termination=lambda physics: 0.0 if physics.time_s > 0.195 else None)
+    for make in (envs.make, envs.make_vec):
+        env = make(task)
+        env.reset()
+        for _ in range(19):
+            assert not np.any(env.step(env.action_space.sample())[2:4])
+        assert np.all(env.step(env.action_space.sample())[2])
+    env = envs.load(task)
+    env.reset()
+    last = [env.step(np.zeros(1)) for _ in range(20)][-1]
+    assert last.last() and last.discount == 0.0
+
+
+def test_a_time_limit_is_a_whole_number_of_steps():
+    # 0.9 / (3 * 0.01) is 30.000000000000004
+    env = envs.make(own_task(control_timestep_s=0.03, time_limit_s=0.9))
+    env.reset()
+    truncated = [env.step(np.zeros(1))[3] for _ in range(30)]
+    assert truncated == 29 * [False] + [True]
 
 
 def test_a_task_without_observations_is_refused():
