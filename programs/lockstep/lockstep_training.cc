@@ -47,6 +47,7 @@ replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
                                      .batch_size = config.learner.batch_size,
                                      .importance = config.learner.importance};
   options.shard.shape = StepShapeOf(task);
+  options.shard.has_float_rows = true;
   options.shard.tables[0].n_step.stack = task.frame_stack;
   return options;
 }
@@ -167,9 +168,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                                                     /*first_index=*/0,
                                                     config.actors.environments),
                     {}),
-      task_(agents::MakeTaskSpec(
-          config.task,
-          *env::MakeConfiguredEnvironment(tasks, config.task, seed_, 0))),
+      task_(agents::MakeTaskSpec(config.task, environments_.environment(0))),
       folder_(RunFolderOf(config)),
       lock_(LockFolder(config, resolved_yaml, folder_)),
       checkpoints_(folder_ / "checkpoints"),

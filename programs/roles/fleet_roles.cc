@@ -63,6 +63,7 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   Set("replay.observation_bytes", plan.task.observation_bytes(), spec);
   Set("replay.action_bytes", plan.task.action_bytes(), spec);
   Set("replay.frame_bytes", plan.task.frame_bytes(), spec);
+  Set("replay.float_rows", true, spec);
   for (const replay::TableConfig& table :
        config.replay.MakeShardConfig().tables) {
     Set(fmt::format("replay.tables.{}.stack", table.name),

@@ -65,7 +65,7 @@ class _Leaf:
         if array.shape != self.shape:
             raise InvalidArgument(f"{name}: got the shape {array.shape}, want {self.shape}")
         if array.dtype == self.dtype or array.size == 0:
-            return array.astype(self.dtype, copy=False)
+            return self._checked(array.astype(self.dtype, copy=False), array)
         if array.dtype.kind in "iu" and self.dtype.kind in "biu":
             is_bool = self.dtype.kind == "b"
             low, high = (0, 1) if is_bool else (np.iinfo(self.dtype).min, np.iinfo(self.dtype).max)
@@ -74,7 +74,17 @@ class _Leaf:
                                       f"{self.dtype}, {low} to {high}")
         elif not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise InvalidArgument(f"{name}: got {array.dtype}, want {self.dtype}")
-        return array.astype(self.dtype)
+        with np.errstate(over="ignore"):  # it becomes an infinity
+            return self._checked(array.astype(self.dtype), array)
+
+    def _checked(self, array: np.ndarray, given: np.ndarray) -> np.ndarray:
+        """One NaN in a replay ruins every network that learns from it. Extras may have any number:
+        logarithms of 0, say."""
+        if self.dtype.kind != "f" or self.name.startswith("extra") or np.isfinite(array).all():
+            return array
+        at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidArgument(f"{self.name}{list(at) if at else ''}: got {given[at]}, want finite "
+                              f"numbers of {self.dtype}")
 
 
 def _join(*names):
@@ -338,7 +348,8 @@ class Writer(_Client):
 
         False if the episode is lost from some step on: no room in time, or a restarted service
         that no longer knows it. Continue with the next begin(). InvalidArgument for a step that
-        does not fit, such as one with a reward of NaN; the episode continues without it.
+        does not fit, such as one with a reward or an observation of NaN; the episode continues
+        without it.
         """
         s = self._signature
         return self._core.append(

@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <system_error>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -70,6 +72,72 @@ std::filesystem::path DamagedPath(const std::filesystem::path& folder,
   return folder / fmt::format("checkpoint-{:08}.damaged", number);
 }
 
+// The chunks of a snapshot with a row that is not finite.
+class BadChunks {
+ public:
+  explicit BadChunks(const ShardSnapshot& snapshot) {
+    for (const ShardSnapshot::SavedChunk& saved : snapshot.chunks) {
+      next_[saved.chunk->serial] = saved.next_serial;
+      if (!saved.chunk->view().HasFiniteRows())
+        bad_.insert(saved.chunk->serial);
+    }
+  }
+  bool empty() const { return bad_.empty(); }
+  bool Has(const StoredChunk& chunk) const {
+    return bad_.contains(chunk.serial);
+  }
+  // Whether one of the `num_chunks` from `first` on is bad.
+  bool Touch(const StoredChunk& first, int64_t num_chunks) const {
+    uint64_t serial = first.serial;
+    for (int64_t i = 0; i < num_chunks; ++i) {
+      if (bad_.contains(serial)) return true;
+      const auto next = next_.find(serial);
+      if (next == next_.end()) return false;
+      serial = next->second;
+    }
+    return false;
+  }
+
+ private:
+  std::unordered_map<uint64_t, uint64_t> next_;
+  std::unordered_set<uint64_t> bad_;
+};
+
+// Takes the items of bad chunks, and the open episodes with one, out of a
+// snapshot. Returns the number of items.
+int64_t LeaveOutBad(ShardSnapshot* snapshot) {
+  const BadChunks bad(*snapshot);
+  if (bad.empty()) return 0;
+  int64_t num_items = 0;
+  for (ShardSnapshot::SavedTable& table : snapshot->tables) {
+    TableContents& contents = table.contents;
+    for (size_t slot = 0; slot < contents.items.size(); ++slot) {
+      TableItem& item = contents.items[slot];
+      if (item.first == nullptr || !bad.Touch(*item.first, item.num_chunks)) {
+        continue;
+      }
+      item.first = nullptr;
+      contents.free_slots.push_back(static_cast<uint32_t>(slot));
+      ++num_items;
+    }
+  }
+  for (ShardSnapshot::SavedWriter& writer : snapshot->writers) {
+    for (ShardSnapshot::SavedAssembler& assembler : writer.assemblers) {
+      num_items += static_cast<int64_t>(
+          std::erase_if(assembler.waiting, [&](const NStepItem& item) {
+            return bad.Touch(*item.first, item.num_chunks);
+          }));
+      const bool is_bad = std::ranges::any_of(
+          assembler.chunks,
+          [&](const StoredChunk* chunk) { return bad.Has(*chunk); });
+      if (is_bad) writer.is_open = false;
+    }
+    if (writer.is_open) continue;
+    for (auto& assembler : writer.assemblers) assembler.chunks.clear();
+  }
+  return num_items;
+}
+
 }  // namespace
 
 bool Checkpointer::Restore() {
@@ -86,6 +154,12 @@ bool Checkpointer::Restore() {
                                    : 0);
   }
   while (!damaged_.empty()) SetAside(damaged_.begin()->first);
+  if (restored_.left_out_items + restored_.left_out_chunks > 0) {
+    restored_.problems.push_back(fmt::format(
+        "{} items and {} chunks of the journal are left out: numbers of their "
+        "steps are not finite",
+        restored_.left_out_items, restored_.left_out_chunks));
+  }
   return !layout || layout->durability != options_.durability;
 }
 
@@ -228,7 +302,9 @@ void Checkpointer::VerifyKept() {
 void Checkpointer::RestoreFrom(uint64_t number) {
   const CheckpointFile file = ReadCheckpointFile(options_.folder, number);
   const EncodedSnapshot encoded = DecodePlaces(file.snapshot());
-  const ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadChunks(encoded));
+  ShardSnapshot snapshot = DecodeSnapshot(encoded, ReadChunks(encoded));
+  restored_.left_out_items =
+      shard_->config().has_float_rows ? LeaveOutBad(&snapshot) : 0;
   // the shard is changed only once everything has been read
   shard_->Restore(snapshot);
 
@@ -283,6 +359,12 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             // skip a chunk that was written twice or is in the checkpoint
             if (record.serial <= last_serial) return;
             last_serial = record.serial;
+            if (shard_->config().has_float_rows &&
+                !ChunkView(record.block, shard_->config().shape)
+                     .HasFiniteRows()) {
+              ++restored_.left_out_chunks;
+              return;
+            }
             const InsertResult result =
                 shard_->Replay(record.serial, record.writer, record.sequence,
                                {record.block.begin(), record.block.end()});

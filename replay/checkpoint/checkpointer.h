@@ -43,6 +43,10 @@ struct RestoreReport {
   uint64_t id = 0;  // its id, or 0
   // Chunks of the journal that were inserted after the checkpoint.
   int64_t journal_chunks = 0;
+  // Items, and chunks of the journal, that were left out because a number of
+  // their steps is not finite (ShardConfig::has_float_rows).
+  int64_t left_out_items = 0;
+  int64_t left_out_chunks = 0;
   // Why newer checkpoints were skipped, or where the journal stopped: one line
   // each, naming the file.
   std::vector<std::string> problems;

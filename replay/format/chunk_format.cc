@@ -236,6 +236,17 @@ std::span<const std::byte> ChunkView::Action(int64_t i) const {
   return block_.subspan(begin + static_cast<size_t>(i) * size, size);
 }
 
+bool ChunkView::HasFiniteRows() const {
+  const Bytes rows =
+      block_.subspan(observations_begin_)
+          .first(block_.size() - observations_begin_ - frames().size());
+  bool is_finite = true;
+  for (size_t i = 0; i + sizeof(float) <= rows.size(); i += sizeof(float)) {
+    is_finite &= std::isfinite(Load<float>(rows, i));
+  }
+  return is_finite;
+}
+
 std::span<const std::byte> ChunkView::frames() const {
   const auto size = Load<uint32_t>(block_, 28);
   return block_.last(size);

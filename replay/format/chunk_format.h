@@ -113,6 +113,9 @@ class ChunkView {
   float priority(int64_t i) const { return Float(2, i); }
   std::span<const std::byte> Observation(int64_t i) const;
   std::span<const std::byte> Action(int64_t i) const;
+  // Whether the rows of observations and actions, taken as f32, hold finite
+  // numbers only. One pass over them.
+  bool HasFiniteRows() const;
   // The block of the frame block; empty without pixels.
   std::span<const std::byte> frames() const;
   std::span<const std::byte> block() const { return block_; }

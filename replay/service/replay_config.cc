@@ -244,6 +244,11 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
                "ADDRESS:PORT where Prometheus reads the metrics; empty for "
                "none. Shard i uses port + i");
   ReadShape(reader, &c.shape);
+  reader.Field("float_rows", &c.has_float_rows,
+               "whether observations without their pixels and actions are "
+               "float32; steps with a number that is not finite are then "
+               "refused, and left out of a restored checkpoint; a fleet sets "
+               "it");
   reader.Field("insert_chunk", &c.limits.insert_chunk, {1, 1'000'000},
                "maximum number of items in one message of a writer; the rate "
                "limiter's error_buffer must allow for it");
@@ -323,6 +328,7 @@ ReplayConfig ReplayConfig::OfShard(int64_t index) const {
 ShardConfig ReplayConfig::MakeShardConfig() const {
   ShardConfig config;
   config.shape = shape;
+  config.has_float_rows = has_float_rows;
   config.max_bytes = max_bytes;
   config.disk = disk;
   config.limits = limits;

@@ -33,6 +33,7 @@ struct ReplayConfig {
   std::vector<std::string> shard_binds = {};
   std::string metrics_address;  // empty: none
   StepShape shape;
+  bool has_float_rows = false;
   std::map<std::string, TableSection> tables;  // none: one called "default"
   RateLimiterLimits limits;
   int64_t max_bytes = int64_t{1} << 33;

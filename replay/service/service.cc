@@ -274,6 +274,9 @@ bool Service::TakeChunk(uint64_t id, uint64_t sequence,
     chunk = std::make_shared<Chunk>(
         std::vector<std::byte>(block.begin(), block.end()),
         shard_->config().shape);
+    if (shard_->config().has_float_rows && !chunk->view.HasFiniteRows()) {
+      throw IoError("an observation or an action is not finite");
+    }
   } catch (const IoError& e) {
     throw rpc::MalformedMessage(fmt::format(
         "replay.insert: chunk {} of writer {:#x}: {}", sequence, id, e.what()));

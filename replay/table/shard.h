@@ -24,6 +24,9 @@ namespace replicant::replay {
 
 struct ShardConfig {
   StepShape shape;
+  // Whether the rows of observations and actions are f32. Chunks with a number
+  // that is not finite are then refused, and left out of a restored checkpoint.
+  bool has_float_rows = false;
   std::vector<TableConfig> tables;  // at least one, with different names
   // Memory for chunks, counted as in replay/store/frame_store.h. Beyond it
   // the oldest chunks move to the disk tier. Without a disk tier, or if it is

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
+import warnings
 
 import gymnasium
 import numpy as np
@@ -382,6 +383,34 @@ def test_a_step_with_wrong_numbers_is_refused_at_once_and_alone(numbers, message
             writer.append([0, 3], [0], **numbers)
         assert writer.end([0, 3]) and writer.flush(60)
         assert writer.metrics["acknowledged_steps"] == 3
+
+
+@pytest.mark.parametrize("observation, action, message", [
+    ([0, np.nan], [0], r"observation\[1\]: got nan, want finite numbers of float32"),
+    ([-np.inf, 0], [0], r"observation\[0\]: got -inf"),
+    ([1e300, 0], [0], r"observation\[0\]: got 1e\+300"),
+    ([0, 0], [np.float64("nan")], r"action\[0\]: got nan"),
+])
+def test_numbers_that_no_network_can_take_are_refused(observation, action, message):
+    with replay.Replay.start(STATE) as service, service.writer() as writer:
+        writer.begin()
+        with warnings.catch_warnings(action="error"):
+            with pytest.raises(errors.InvalidArgument, match=message):
+                writer.append(observation, action, 0.0)
+        assert writer.append([0, 0], [0], 0.0)
+        if action == [0]:
+            with pytest.raises(errors.InvalidArgument, match=message):
+                writer.end(observation)
+        assert writer.end([0, 0]) and writer.flush(60)
+        assert writer.metrics["acknowledged_steps"] == 1
+
+
+def test_an_extra_may_be_any_number():
+    signature = replay.Signature(((1,), "float32"), ((1,), "float32"), extra=((), "float32"))
+    with replay.Replay.start(signature) as service, service.writer() as writer:
+        writer.begin()
+        assert writer.append([0], [0], 0.0, extra=-np.inf)
+        assert writer.end([0], extra=np.nan) and writer.flush(60)
 
 
 def test_values_that_would_change_are_refused():

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -26,6 +29,7 @@ using testing::Draw;
 using ::testing::ElementsAre;
 using testing::FileSizeLimit;
 using ::testing::HasSubstr;
+using testing::kShape;
 using testing::ShardInFolder;
 using testing::Steps;
 using testing::WriteBytes;
@@ -91,6 +95,72 @@ TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
   EXPECT_EQ(restored.shard.TryInsert(1, 2, Steps(1, 3, 2, true)),
             InsertResult::kInserted);
   EXPECT_EQ(restored.size(), 5);
+}
+
+// Two steps, the second of which observes `number`; the episode goes on.
+std::vector<std::byte> StepsWith(float number, uint64_t episode,
+                                 int64_t first_step) {
+  ChunkBuilder builder(kShape, episode, first_step);
+  for (const float value : {0.5F, number}) {
+    const float row[] = {value, 1.0F};
+    builder.AddStep(std::as_bytes(std::span(row)),
+                    std::as_bytes(std::span(row).last(1)), 1.0F, 1.0F);
+  }
+  return builder.Finish({});
+}
+
+// Would catch a run that one NaN has ended for good: the learner draws it again
+// after every restart.
+TEST(CheckpointerTest, ItemsWithANumberThatIsNotFiniteAreLeftOut) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const bool has_journal : {false, true}) {
+    const TemporaryFolder folder;
+    {
+      ShardInFolder saved(folder.path(), has_journal ? Durability::kJournal
+                                                     : Durability::kCheckpoint);
+      // a closed episode of 2 items, whose numbers are fine
+      EXPECT_EQ(saved.shard.TryInsert(1, 1, StepsWith(0.25F, 1, 0)),
+                InsertResult::kInserted);
+      EXPECT_EQ(saved.shard.TryInsert(1, 2, Steps(1, 2, 1, true)),
+                InsertResult::kInserted);
+      ASSERT_EQ(saved.size(), 3);
+      // two items reach into the chunk with the NaN, two begin in it
+      EXPECT_EQ(saved.shard.TryInsert(2, 1, StepsWith(0.5F, 2, 0)),
+                InsertResult::kInserted);
+      EXPECT_EQ(saved.shard.TryInsert(2, 2, StepsWith(kNaN, 2, 2)),
+                InsertResult::kInserted);
+      EXPECT_EQ(saved.shard.TryInsert(2, 3, StepsWith(0.5F, 2, 4)),
+                InsertResult::kInserted);
+      ASSERT_EQ(saved.size(), 3 + 4);
+      if (!has_journal) saved.checkpointer.Save();
+    }
+    ShardConfig config = Config();
+    config.has_float_rows = true;
+    ShardInFolder restored(folder.path(), Durability::kCheckpoint, config);
+    const RestoreReport& report = restored.checkpointer.restored();
+    if (has_journal) {
+      EXPECT_EQ(report.left_out_chunks, 1);
+      EXPECT_EQ(restored.size(), 3);
+    } else {
+      EXPECT_EQ(report.left_out_items, 4);
+      EXPECT_EQ(restored.size(), 3);
+      EXPECT_THAT(report.problems,
+                  ::testing::ElementsAre(
+                      "4 items and 0 chunks of the journal are left out: "
+                      "numbers of their steps are not finite"));
+    }
+    SampledBatch batch;
+    EXPECT_EQ(restored.shard.TrySample(0, 20, "test", &batch), 20);
+    for (const auto& chunk : batch.chunks) {
+      EXPECT_TRUE(chunk->view.HasFiniteRows());
+    }
+    // the episode is closed, and its slots are free again
+    EXPECT_EQ(restored.shard.TryInsert(2, 4, StepsWith(0.5F, 2, 6)),
+              InsertResult::kDropped);
+    EXPECT_EQ(restored.shard.TryInsert(2, 5, Steps(3, 0, 3, true)),
+              InsertResult::kInserted);
+    EXPECT_EQ(restored.size(), 6);
+  }
 }
 
 TEST(CheckpointerTest, SegmentsOfTheVersionBeforeAreRead) {
