@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,12 @@
 #include "engine/nn/replica_context.h"
 
 namespace replicant::agents {
+
+// Returns that the agent cannot represent.
+struct Misfit {
+  std::string why;    // with the key to change
+  double size = 0.0;  // grows with the distance from what it can represent
+};
 
 // One update of all trained variables.
 struct AgentUpdate {
@@ -75,13 +82,14 @@ class Agent {
     return {};
   }
 
-  // Returns why the agent cannot represent the returns of a batch, with the key
-  // to change, or "" if it can. `reward` and `discount` are TransitionBatch's,
-  // [B]. The learner logs the first such warning.
-  virtual std::string WhyUnfit(const LearningSpec& /*spec*/,
-                               std::span<const float> /*reward*/,
-                               std::span<const float> /*discount*/) const {
-    return "";
+  // Returns why the agent cannot represent the returns of a batch, or
+  // std::nullopt if it can. `reward` and `discount` are TransitionBatch's, [B].
+  // The learner logs the first misfit, and each one of more than twice the size
+  // of the last that it logged.
+  virtual std::optional<Misfit> FindMisfit(
+      const LearningSpec& /*spec*/, std::span<const float> /*reward*/,
+      std::span<const float> /*discount*/) const {
+    return std::nullopt;
   }
 
   // Returns whether the policy reads this variable, so that it is published.

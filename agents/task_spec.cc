@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/error.h"
 
@@ -31,8 +33,10 @@ void TaskSpec::ToTaskRange(std::span<const float> action,
   REPLICANT_CHECK_EQ(out.size(), action_minimum.size());
   for (size_t i = 0; i < action.size(); ++i) {
     const double share = (static_cast<double>(action[i]) + 1.0) / 2.0;
-    out[i] =
-        action_minimum[i] + share * (action_maximum[i] - action_minimum[i]);
+    // rounding may lead out of the range
+    out[i] = std::clamp(
+        action_minimum[i] + share * (action_maximum[i] - action_minimum[i]),
+        action_minimum[i], action_maximum[i]);
   }
 }
 
@@ -43,7 +47,8 @@ TaskSpec MakeTaskSpec(const env::TaskConfig& config,
     if (actions.minimum[i] <= -kUnbounded || actions.maximum[i] >= kUnbounded) {
       throw ConfigError(
           fmt::format("task.name: action {} of {} has no bounds; an agent "
-                      "needs them",
+                      "needs them; hint: a ctrlrange in the model, or bounds "
+                      "of the environment's action space",
                       i, config.name));
     }
   }
@@ -60,6 +65,7 @@ TaskSpec MakeTaskSpec(const env::TaskConfig& config,
           .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
           .action_repeat = config.action_repeat,
           .largest_reward = is_mean ? 1.0 : repeat,
+          .has_unit_rewards = environment.HasUnitRewards(),
           .has_mean_rewards = is_mean,
           .action_minimum = actions.minimum,
           .action_maximum = actions.maximum};

@@ -22,9 +22,10 @@ struct TaskSpec {
   int64_t frame_stack = 1;
   // Control steps per agent step. Each control step counts as a frame.
   int64_t action_repeat = 1;
-  // Largest reward of one agent step. Rewards of the Control Suite are in [0,
-  // 1] per control step.
+  // Largest reward of one agent step if those of its control steps are in [0,
+  // 1], and whether they are known to be, as in the Control Suite.
   double largest_reward = 1.0;
+  bool has_unit_rewards = true;
   // Whether an agent step's reward is the mean of its control steps' rewards
   // instead of their sum.
   bool has_mean_rewards = true;

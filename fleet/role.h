@@ -10,6 +10,10 @@
 
 namespace replicant::fleet {
 
+// Exit code of a role whose input data are incorrect: EX_DATAERR of sysexits.h.
+// A start that meets the same data fails again.
+inline constexpr int kExitData = 65;
+
 // Position of a role in the flow of training data. FleetStatus uses it to find
 // the side that limits the run.
 enum class DataFlow {

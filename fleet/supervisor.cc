@@ -90,6 +90,9 @@ void Supervisor::CheckExit(Member& member) {
   if (!status) return;
   const bool is_lost = member.process->IsLost();
   member.process.reset();
+  // its last heartbeat may have come just before its end
+  const auto last = monitor_.Latest(member.spec.id);
+  if (last && last->beat.state != RoleState::kStarting) member.has_run = true;
   const std::string name = member.spec.id.ToString();
   const bool was_killed = member.phase == RolePhase::kKilled;
   if (IsStopping()) {
@@ -131,7 +134,17 @@ void Supervisor::CheckExit(Member& member) {
           ? LogTail(LogOf(member), /*max_lines=*/1, /*indent=*/"")
           : "";
   HandleFailure(member, status->ToString(), last_line,
-                status->code == kExitConfig && !member.has_run);
+                WhyNoRestart(member, *status));
+}
+
+std::string Supervisor::WhyNoRestart(Member& member, const ExitStatus& status) {
+  if (status.code == kExitConfig && !member.has_run) {
+    return "a restart cannot help, change the configuration";
+  }
+  const bool is_again =
+      status.code == kExitData && member.last_exit.code == kExitData;
+  member.last_exit = status;
+  return is_again ? "another restart would meet the same data" : "";
 }
 
 void Supervisor::Complete(const Member& member) {
@@ -279,13 +292,13 @@ void Supervisor::Kill(Member& member, std::string why) {
 
 void Supervisor::HandleFailure(Member& member, const std::string& why,
                                const std::string& last_line,
-                               bool is_of_configuration) {
+                               const std::string& why_no_restart) {
   const std::string name = member.spec.id.ToString();
   const RestartPolicy& policy = member.tracker.policy();
   ++member.num_failures;
   member.last_failure = why;
   const std::optional<Clock::Duration> pause = member.tracker.Failed(now_);
-  if (pause && !is_of_configuration) {
+  if (pause && why_no_restart.empty()) {
     member.phase = RolePhase::kBackingOff;
     member.start_at = now_ + *pause;
     spdlog::warn(
@@ -297,15 +310,15 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
         policy.window_s, LogOf(member));
     return;
   }
-  if (!is_of_configuration && LeaveOut(member, why)) return;
+  if (why_no_restart.empty() && LeaveOut(member, why)) return;
   member.phase = RolePhase::kEnded;
   const std::string tail =
       LogTail(LogOf(member), kLogTailLines, /*indent=*/"  ");
   const std::string end =
-      is_of_configuration
-          ? "; a restart cannot help, change the configuration"
-          : fmt::format(", after all {} restarts allowed in {:g} s",
-                        policy.budget, policy.window_s);
+      why_no_restart.empty()
+          ? fmt::format(", after all {} restarts allowed in {:g} s",
+                        policy.budget, policy.window_s)
+          : "; " + why_no_restart;
   const std::string message =
       fmt::format("{}: {}{}; {} {}{}", name, why, end, LogOf(member),
                   tail.empty() ? "is empty" : "ends with:\n", tail);

@@ -57,7 +57,8 @@ struct RunResult {
 // RestartPolicy allows. When a role's budget is spent, the run fails and the
 // other roles drain; if the role is optional, the run continues with a warning.
 // A role that ends with kExitConfig before it has run is not restarted: a
-// restart cannot repair a configuration.
+// restart cannot repair a configuration. Nor is one that ends with kExitData
+// twice in a row: a restart meets the same data.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining.
@@ -134,6 +135,7 @@ class Supervisor {
     uint32_t incarnation = 0;
     bool has_run = false;
     int64_t num_failures = 0;
+    ExitStatus last_exit;  // of its last failure that was no kill
     // The time of its start, or of the last progress in its start; and that
     // progress.
     Clock::TimePoint progressed_at;
@@ -184,11 +186,14 @@ class Supervisor {
   void AdvanceStop();
   // Sends SIGKILL; CheckExit() notices the end of the process.
   void Kill(Member& member, std::string why);
-  // `last_line` is the last line of the process's log. If the configuration is
-  // the cause, the role is not started again.
+  // Why a restart after this end would end in the same way; "" if it may not.
+  // Records the end.
+  static std::string WhyNoRestart(Member& member, const ExitStatus& status);
+  // `last_line` is the last line of the process's log. A role with a reason
+  // not to restart it is not started again.
   void HandleFailure(Member& member, const std::string& why,
                      const std::string& last_line = "",
-                     bool is_of_configuration = false);
+                     const std::string& why_no_restart = "");
   void BeginStop(RunStatus status, std::string message);
   std::string LogOf(const Member& member) const;
   // Creates the file for the output of a process; "" if that fails: the process

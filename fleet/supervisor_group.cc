@@ -58,7 +58,7 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
                 status.signal == 0
                     ? LogTail(LogOf(member), /*max_lines=*/1, /*indent=*/"")
                     : "",
-                status.code == kExitConfig && !member.has_run);
+                WhyNoRestart(member, status));
 }
 
 bool Supervisor::LeaveOut(Member& member, const std::string& why) {

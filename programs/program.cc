@@ -16,7 +16,9 @@
 #include "base/log.h"
 #include "base/openmp.h"
 #include "base/process.h"
+#include "engine/runtime/numeric_check.h"
 #include "fleet/protocol/heartbeat_sender.h"
+#include "fleet/role.h"
 #include "fleet/version.h"
 #include "programs/actor/actor_program.h"
 #include "programs/built_in_program.h"
@@ -97,7 +99,11 @@ int Guard(const std::string& name, const std::function<int()>& main) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
     const bool is_role =
         !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
-    return is_role && IsOfConfiguration(e) ? kExitConfig : 1;
+    if (!is_role) return 1;
+    if (dynamic_cast<const runtime::NumericError*>(&e) != nullptr) {
+      return fleet::kExitData;
+    }
+    return IsOfConfiguration(e) ? kExitConfig : 1;
   }
 }
 

@@ -17,7 +17,7 @@ std::vector<Program> AllPrograms();
 // --help and --print_config_docs print and return 0. An exception ends the
 // program with one line on stderr, "NAME: MESSAGE", and 1. A role of a fleet
 // ends with kExitConfig if the configuration is the cause: after a ConfigError,
-// InvalidArgument or DeviceError.
+// InvalidArgument or DeviceError, and with kExitData after a NumericError.
 //
 // Idle OpenMP threads sleep, also in processes that the program starts.
 int RunProgram(int argc, char** argv, const Registry& registry);

@@ -54,9 +54,10 @@ class D4pgAgent : public Agent {
     return {BuildTargetCopy(graph, config_, spec, SupportOf(spec).num_atoms)};
   }
 
-  std::string WhyUnfit(const LearningSpec& spec, std::span<const float> reward,
-                       std::span<const float> discount) const override {
-    return WhyClipped(SupportOf(spec), reward, discount);
+  std::optional<Misfit> FindMisfit(
+      const LearningSpec& spec, std::span<const float> reward,
+      std::span<const float> discount) const override {
+    return FindClipped(SupportOf(spec), reward, discount);
   }
 
   bool IsOfPolicy(std::string_view variable) const override {
@@ -66,7 +67,7 @@ class D4pgAgent : public Agent {
  private:
   Support SupportOf(const LearningSpec& spec) const {
     return MakeSupport(config_.distribution, spec.discount,
-                       spec.task.largest_reward);
+                       spec.task.largest_reward, spec.task.has_unit_rewards);
   }
 
   const D4pgConfig config_;

@@ -1,9 +1,12 @@
 #include "agents/d4pg/distribution.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/tensor/host_tensor.h"
@@ -38,7 +41,7 @@ graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype) {
 }  // namespace
 
 Support MakeSupport(const DistributionConfig& config, double discount,
-                    double largest_reward) {
+                    double largest_reward, bool is_range_known) {
   if (!(discount >= 0.0 && discount < 1.0)) {
     throw ConfigError(fmt::format(
         "D4PG: want a discount in [0, 1), got {}; returns of endless episodes "
@@ -49,6 +52,13 @@ Support MakeSupport(const DistributionConfig& config, double discount,
   const Support support{.v_min = config.v_min.value_or(0.0),
                         .v_max = config.v_max.value_or(largest_return),
                         .num_atoms = config.num_atoms};
+  if (!is_range_known) {
+    if (support.v_min < support.v_max) return support;
+    throw ConfigError(
+        fmt::format("D4PG: distribution.v_min {} is not below v_max {}; hint: "
+                    "give both for rewards that are not in [0, 1]",
+                    support.v_min, support.v_max));
+  }
   if (support.v_min > 0.0 ||
       support.v_max < largest_return * (1.0 - kTolerance) ||
       support.v_min >= support.v_max) {
@@ -62,8 +72,9 @@ Support MakeSupport(const DistributionConfig& config, double discount,
   return support;
 }
 
-std::string WhyClipped(const Support& support, std::span<const float> reward,
-                       std::span<const float> discount) {
+std::optional<Misfit> FindClipped(const Support& support,
+                                  std::span<const float> reward,
+                                  std::span<const float> discount) {
   double lowest = 0.0;
   double highest = 0.0;
   for (size_t b = 0; b < reward.size(); ++b) {
@@ -74,18 +85,23 @@ std::string WhyClipped(const Support& support, std::span<const float> reward,
     lowest = std::min(lowest, value);
     highest = std::max(highest, value);
   }
-  const double tolerance = kTolerance * (support.v_max - support.v_min);
-  if (lowest >= support.v_min - tolerance &&
-      highest <= support.v_max + tolerance) {
-    return "";
-  }
-  return fmt::format(
-      "the rewards seen, if they last, give returns from {:.4g} to {:.4g}; "
-      "targets outside agent.distribution's v_min {:.4g} and v_max {:.4g} are "
-      "clipped; hint: set agent.distribution.v_min <= {:.4g} and v_max >= "
-      "{:.4g}",
-      lowest, highest, support.v_min, support.v_max,
-      std::min(lowest, support.v_min), std::max(highest, support.v_max));
+  const double range = support.v_max - support.v_min;
+  const double below = (support.v_min - lowest) / range;
+  const double above = (highest - support.v_max) / range;
+  if (below <= kTolerance && above <= kTolerance) return std::nullopt;
+  std::vector<std::string> bounds;
+  if (below > kTolerance)
+    bounds.push_back(fmt::format("v_min <= {:.4g}", lowest));
+  if (above > kTolerance)
+    bounds.push_back(fmt::format("v_max >= {:.4g}", highest));
+  return Misfit{
+      .why = fmt::format(
+          "the rewards seen, if they last, give returns from {:.4g} to {:.4g}; "
+          "targets outside agent.distribution's v_min {:.4g} and v_max {:.4g} "
+          "are clipped; hint: set agent.distribution.{}",
+          lowest, highest, support.v_min, support.v_max,
+          fmt::join(bounds, " and agent.distribution.")),
+      .size = std::max(below, above)};
 }
 
 graph::Output ExpectedValue(graph::Output probabilities, const Support& support,

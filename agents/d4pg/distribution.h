@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
 
+#include "agents/agent.h"
 #include "agents/d4pg/config.h"
 #include "engine/graph/graph.h"
 
@@ -24,11 +25,14 @@ struct Support {
 //
 // with `discount` per agent step in [0, 1). For the Control Suite,
 // largest_reward is 1 if an action repeat averages rewards, and the action
-// repeat if it sums them. This range is the default support. Throws
-// ConfigError, with the reason, if v_min or v_max cut the range: returns beyond
-// the outer atoms would all be projected onto these.
+// repeat if it sums them. This range is the default support.
+//
+// Throws ConfigError, with the reason, if v_min or v_max cut the range although
+// the rewards are known to lie in it (`is_range_known`): returns beyond the
+// outer atoms would all be projected onto these. Rewards of a user's own
+// environment are not known, so that v_min < v_max is enough there.
 Support MakeSupport(const DistributionConfig& config, double discount,
-                    double largest_reward);
+                    double largest_reward, bool is_range_known = true);
 
 // Expected return per row: sum_k probabilities[b,k] * z[k].
 //   probabilities [B, K], f32 or f64 -> [B]
@@ -36,10 +40,12 @@ graph::Output ExpectedValue(graph::Output probabilities, const Support& support,
                             graph::CallSite site = graph::CallSite::Here());
 
 // Returns why a target reward[b] + discount[b] * z, z in [v_min, v_max], leaves
-// that range, with the keys to change, or "" if none does. A target stays
-// inside if reward[b] / (1 - discount[b]) does; this is the return if every
-// step had the same reward.
-std::string WhyClipped(const Support& support, std::span<const float> reward,
-                       std::span<const float> discount);
+// that range, with the keys to change, or std::nullopt if none does. A target
+// stays inside if reward[b] / (1 - discount[b]) does; this is the return if
+// every step had the same reward. The misfit's size is the distance from the
+// range, in lengths of the range.
+std::optional<Misfit> FindClipped(const Support& support,
+                                  std::span<const float> reward,
+                                  std::span<const float> discount);
 
 }  // namespace replicant::agents::d4pg

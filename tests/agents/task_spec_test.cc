@@ -74,12 +74,28 @@ TEST(TaskSpecTest, ScalesActions) {
   EXPECT_DOUBLE_EQ(out[1], 0.75);
 }
 
+// -0.1 + (0.3 - -0.1) is 0.30000000000000004.
+TEST(TaskSpecTest, AnActionAtABoundIsInTheRange) {
+  const TaskSpec spec{.action_minimum = {-0.1}, .action_maximum = {0.3}};
+  double out = 0.0;
+  spec.ToTaskRange(std::array{1.0F}, {&out, 1});
+  EXPECT_EQ(out, 0.3);
+  spec.ToTaskRange(std::array{-1.0F}, {&out, 1});
+  EXPECT_EQ(out, -0.1);
+}
+
+TEST(TaskSpecTest, KnowsTheRewardsOfTheSuite) {
+  const env::TaskConfig config = {.name = "cheetah-run", .action_repeat = 4};
+  EXPECT_TRUE(MakeTaskSpec(config, *Make(config)).has_unit_rewards);
+}
+
 TEST(TaskSpecTest, RefusesActionsWithoutBounds) {
   const env::TaskConfig config = {.name = "lqr-lqr_2_1"};
   const auto environment = Make(config);
   EXPECT_EQ(MessageOf<ConfigError>([&] { MakeTaskSpec(config, *environment); }),
             "task.name: action 0 of lqr-lqr_2_1 has no bounds; an agent needs "
-            "them");
+            "them; hint: a ctrlrange in the model, or bounds of the "
+            "environment's action space");
 }
 
 }  // namespace

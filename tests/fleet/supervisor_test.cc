@@ -147,6 +147,28 @@ TEST_F(SupervisorTest, ARoleThatHasRunIsStartedAgainWhateverEndsIt) {
   EXPECT_EQ(PhaseOf(kLearner), RolePhase::kBackingOff);
 }
 
+// Would catch a learner that reads one bad number from its replay six times.
+TEST_F(SupervisorTest, ARoleThatMeetsBadDataTwiceIsNotStartedAgain) {
+  StartAll();
+  Exit("learner-0", {kExitData, 0});
+  supervisor_->Step();
+  ASSERT_EQ(PhaseOf(kLearner), RolePhase::kBackingOff);
+  Pass(seconds(3));
+  const std::string log = folder_.LogFile(kLearner, 2);
+  std::ofstream(log) << "learner: batch 38: row 125 is nan\n";
+  Exit("learner-0", {kExitData, 0});
+  supervisor_->Step();
+  EXPECT_TRUE(supervisor_->IsStopping());
+  Exit("actor-0", {0, 0});
+  Exit("replay-0", {0, 0});
+  supervisor_->Step();
+  supervisor_->Step();
+  EXPECT_EQ(supervisor_->result().message,
+            "learner-0: exit code 65; another restart would meet the same "
+            "data; " +
+                log + " ends with:\n  learner: batch 38: row 125 is nan");
+}
+
 TEST_F(SupervisorTest, AFailureShowsWhatTheProcessHasSaidLast) {
   StartAll();
   const replicant::testing::LogLines lines;

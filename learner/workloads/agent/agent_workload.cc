@@ -11,6 +11,7 @@
 
 #include "agents/agent_steps.h"
 #include "base/error.h"
+#include "engine/runtime/numeric_check.h"
 #include "learner/workloads/agent/agent_step.h"
 
 namespace replicant::learner {
@@ -77,7 +78,7 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
 }
 
 NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
-  const NextResult result = step_->Run(deadline);
+  const NextResult result = RunStep(deadline);
   if (result == NextResult::kOk && transitions_.is_drawing()) {
     // a replay that lost steps counts them late
     num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
@@ -85,6 +86,17 @@ NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
   return result;
+}
+
+NextResult AgentWorkload::RunStep(Clock::TimePoint deadline) {
+  try {
+    return step_->Run(deadline);
+  } catch (const runtime::NumericError& error) {
+    throw runtime::NumericError(fmt::format(
+        "{}; hint: the replay holds it: mend what has written it, then resume "
+        "the run, which leaves such steps out",
+        error.what()));
+  }
 }
 
 std::map<std::string, std::string> AgentWorkload::State() const {
@@ -153,12 +165,12 @@ void AgentWorkload::Inspect(const TransitionPipeline& pipeline) {
       youngest.slot = slot;
     }
   }
-  if (has_warned_) return;
-  const std::string why =
-      agent_->WhyUnfit(spec_, pipeline.returns(), pipeline.discounts());
-  if (why.empty()) return;
-  spdlog::warn("{}", why);
-  has_warned_ = true;
+  const auto misfit =
+      agent_->FindMisfit(spec_, pipeline.returns(), pipeline.discounts());
+  // a policy that improves may leave the range further and further
+  if (!misfit || misfit->size <= 2.0 * warned_size_) return;
+  spdlog::warn("{}", misfit->why);
+  warned_size_ = misfit->size;
 }
 
 double AgentWorkload::MeanAge() const {

@@ -72,6 +72,8 @@ class AgentWorkload : public Workload {
  private:
   // Records the batch of the last step, and warns of returns that the agent
   // cannot represent.
+  // Runs the step; an input that it cannot use is named with what to do.
+  NextResult RunStep(Clock::TimePoint deadline);
   void Inspect(const TransitionPipeline& pipeline);
   double MeanAge() const;
   // The pipeline of the last step.
@@ -98,7 +100,7 @@ class AgentWorkload : public Workload {
     uint32_t num_slots = 0;
   };
   std::map<int32_t, Youngest> youngest_;  // by shard
-  bool has_warned_ = false;
+  double warned_size_ = 0.0;              // of the misfit warned of last
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;
 };

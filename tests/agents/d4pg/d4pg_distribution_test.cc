@@ -40,12 +40,25 @@ TEST(MakeSupportTest, RefusesARangeThatCutsReturns) {
             "episodes have no bound otherwise");
 }
 
-TEST(WhyClippedTest, NamesTheBoundsThatRewardsNeed) {
+// Rewards of a user's own environment may all be negative.
+TEST(MakeSupportTest, TakesAnyRangeOfRewardsThatAreNotKnown) {
+  const auto make = [](const DistributionConfig& config) {
+    return MakeSupport(config, 0.97, 1.0, /*is_range_known=*/false);
+  };
+  EXPECT_EQ(make({.v_min = -500.0, .v_max = 0.0}).v_max, 0.0);
+  EXPECT_NEAR(make({}).v_max, 1.0 / 0.03, 1e-9);
+  EXPECT_EQ(MessageOf<ConfigError>([&] { make({.v_max = 0.0}); }),
+            "D4PG: distribution.v_min 0 is not below v_max 0; hint: give both "
+            "for rewards that are not in [0, 1]");
+}
+
+TEST(FindClippedTest, NamesTheBoundsThatRewardsNeed) {
   const Support support{.v_min = 0.0, .v_max = 100.0, .num_atoms = 51};
   const auto why = [&](float reward, float discount) {
     const float rewards[] = {0.5F, reward};
     const float discounts[] = {0.99F, discount};
-    return WhyClipped(support, rewards, discounts);
+    const auto misfit = FindClipped(support, rewards, discounts);
+    return misfit ? misfit->why : "";
   };
   EXPECT_EQ(why(1.0F, 0.99F), "");
   // the end of an episode
@@ -54,13 +67,21 @@ TEST(WhyClippedTest, NamesTheBoundsThatRewardsNeed) {
   EXPECT_EQ(why(-2.0F, 0.5F),
             "the rewards seen, if they last, give returns from -4 to 50; "
             "targets outside agent.distribution's v_min 0 and v_max 100 are "
-            "clipped; hint: set agent.distribution.v_min <= -4 and v_max >= "
-            "100");
+            "clipped; hint: set agent.distribution.v_min <= -4");
   EXPECT_EQ(why(100.0F, 0.5F),
             "the rewards seen, if they last, give returns from 0 to 200; "
             "targets outside agent.distribution's v_min 0 and v_max 100 are "
-            "clipped; hint: set agent.distribution.v_min <= 0 and v_max >= "
-            "200");
+            "clipped; hint: set agent.distribution.v_max >= 200");
+}
+
+TEST(FindClippedTest, MeasuresTheDistanceInLengthsOfTheRange) {
+  const Support support{.v_min = 0.0, .v_max = 100.0, .num_atoms = 51};
+  const auto size = [&](float reward) {
+    const float discount = 0.5F;
+    return FindClipped(support, {&reward, 1}, {&discount, 1})->size;
+  };
+  EXPECT_NEAR(size(100.0F), 1.0, 1e-6);
+  EXPECT_NEAR(size(-25.0F), 0.5, 1e-6);
 }
 
 TEST(ExpectedValueTest, WeighsTheAtoms) {

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "engine/runtime/numeric_check.h"
 #include "tests/learner/workloads/d4pg_options.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::learner {
@@ -271,11 +272,37 @@ TEST(AgentWorkloadTest, RefusesNumbersThatNoStepCanUse) {
       while (workload.Step({}) == NextResult::kOk) {
       }
     });
-    EXPECT_THAT(message, EndsWith(": input 'reward': row 3 is nan; want finite "
-                                  "numbers"))
+    EXPECT_THAT(message,
+                EndsWith(": input 'reward': row 3 is nan; want finite numbers; "
+                         "hint: the replay holds it: mend what has written it, "
+                         "then resume the run, which leaves such steps out"))
         << is_hogwild;
     EXPECT_THAT(message, StartsWith("batch ")) << is_hogwild;
   }
+}
+
+// A policy that becomes good may leave a range that random actions kept.
+TEST(AgentWorkloadTest, WarnsAgainOfReturnsFurtherOutside) {
+  BanditTransitions bandit;
+  D4pgOptions options = Options();
+  options.agent.distribution.v_min = -2.0;
+  options.agent.distribution.v_max = 1.0;
+  AgentWorkload workload = MakeWorkload(options, &bandit);
+  const replicant::testing::LogLines lines;
+  const auto num_warnings = [&](float reward) {
+    bandit.reward_of_row_3 = reward;
+    // a batch may have been read ahead
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(workload.Step({}), NextResult::kOk);
+    return lines.lines().size();
+  };
+  EXPECT_EQ(num_warnings(0.5F), 0U);
+  EXPECT_EQ(num_warnings(-5.0F), 1U);
+  EXPECT_EQ(num_warnings(-6.0F), 1U);
+  EXPECT_EQ(num_warnings(20.0F), 2U);
+  EXPECT_THAT(lines.lines()[0],
+              EndsWith("hint: set agent.distribution.v_min <= -5"));
+  EXPECT_THAT(lines.lines()[1],
+              EndsWith("hint: set agent.distribution.v_max >= 20"));
 }
 
 TEST(AgentWorkloadTest, RefusesABatchOfAnotherSize) {
