@@ -10,6 +10,7 @@
 #include "actors/actor.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
@@ -48,6 +49,7 @@ Actor::Actor(const agents::TaskSpec& task, env::VectorEnvironment* environments,
       task_actions_(actions_.size()),
       episodes_(static_cast<size_t>(size())),
       made_(episodes_.size()),
+      is_endless_(episodes_.size()),
       num_calls_(options_.first_position) {
   REPLICANT_CHECK_EQ(sinks_.size(), static_cast<size_t>(size()));
   for (int e = 0; e < environments_.size(); ++e) {
@@ -195,11 +197,24 @@ void Actor::Emit(int64_t index) {
   ++num_steps_;
   ++episode.length;
   episode.episode_return += task_.SumOfRewards(step);
-  if (!step.IsLast()) return;
+  if (!step.IsLast()) return NoteLength(index);
   sink.EndEpisode(ObservationOf(next_, index), FrameOf(next_, index));
   if (!is_restoring_) options_.on_episode(episode);
   episode.length = 0;
   episode.episode_return = 0.0;
+}
+
+void Actor::NoteLength(int64_t index) {
+  const auto e = static_cast<size_t>(index);
+  const int64_t limit = options_.long_episode_steps / task_.action_repeat;
+  if (is_endless_[e] || episodes_[e].length < limit) return;
+  is_endless_[e] = true;
+  ++num_endless_;
+  spdlog::warn(
+      "environment {}: an episode goes on after {} control steps; without an "
+      "end it has no return; hint: give the environment a time limit, such as "
+      "gymnasium.wrappers.TimeLimit",
+      options_.first_environment + index, options_.long_episode_steps);
 }
 
 ActorState Actor::state() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,6 +53,9 @@ struct ActorOptions {
   int64_t first_position = 0;
   // Whether to keep the actions of open episodes, for state().
   bool keeps_state = false;
+  // Control steps after which an episode that goes on is reported, once for
+  // each environment: it may have no end.
+  int64_t long_episode_steps = std::numeric_limits<int64_t>::max();
   // Called at the end of every episode.
   std::function<void(const EpisodeResult&)> on_episode =
       [](const EpisodeResult&) {};
@@ -75,6 +79,8 @@ class Actor {
 
   // Agent steps of this actor, except steps that only started an episode.
   int64_t num_steps() const { return num_steps_; }
+  // Environments with an episode of more than long_episode_steps so far.
+  int64_t num_endless() const { return num_endless_; }
   // The current noise scale, averaged over the environments.
   double NoiseScale() const;
   const ActorTimes& times() const { return times_; }
@@ -121,6 +127,8 @@ class Actor {
               int64_t left);
   // Gives the sink of environment `index` its step between now_ and next_.
   void Emit(int64_t index);
+  // Reports an episode that is too long.
+  void NoteLength(int64_t index);
 
   const agents::TaskSpec task_;
   env::VectorEnvironment& environments_;
@@ -136,6 +144,8 @@ class Actor {
   std::vector<EpisodeResult> episodes_;    // under way, by environment
   std::vector<ActorState::Episode> made_;  // the same, in the form of state()
   ActorTimes times_;
+  std::vector<bool> is_endless_;  // by environment
+  int64_t num_endless_ = 0;
   int64_t num_steps_ = 0;
   int64_t num_global_steps_ = 0;
   int64_t num_calls_ = 0;

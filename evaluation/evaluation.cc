@@ -60,16 +60,21 @@ std::optional<EvaluationResult> Evaluate(const agents::TaskSpec& task,
     observe(step);
     double sum = 0.0;
     int64_t length = 0;
-    while (!step.IsLast()) {
+    int64_t num_control_steps = 0;
+    while (!step.IsLast() && !result.is_cut) {
       if (options.should_stop()) return std::nullopt;
       task.ToTaskRange(policy->Act(length).Span<float>(), action);
       step = environment->Step(action, out);
       observe(step);
       sum += task.SumOfRewards(step);
       ++length;
+      num_control_steps += step.control_steps;
+      result.is_cut =
+          !step.IsLast() && num_control_steps >= options.max_episode_steps;
     }
     result.returns.push_back(sum);
     result.lengths.push_back(length);
+    if (result.is_cut) break;
   }
   return result;
 }

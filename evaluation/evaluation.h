@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,8 @@ namespace replicant::evaluation {
 struct EvaluationResult {
   std::vector<double> returns;
   std::vector<int64_t> lengths;  // agent steps
+  // Whether the last of these episodes had no end and was cut off.
+  bool is_cut = false;
 
   // Over the episodes; there must be at least one.
   double Mean() const;
@@ -28,6 +31,9 @@ struct EvaluationResult {
 
 struct EvaluationOptions {
   int64_t num_episodes = 10;
+  // Control steps after which an episode is cut off. It is the last one then:
+  // the others would take as long.
+  int64_t max_episode_steps = std::numeric_limits<int64_t>::max();
   // Called after every step, including the first of an episode.
   std::function<void(const env::TimeStep&)> on_step = [](const env::TimeStep&) {
   };

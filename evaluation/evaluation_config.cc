@@ -31,6 +31,10 @@ EvaluationConfig EvaluationConfig::Read(config::Reader& reader) {
                "number of episodes of one evaluation");
   reader.Field("seed", &c.seed, {0, 1'000'000'000},
                "seed of the initial states, the same in every evaluation");
+  reader.Field("max_episode_steps", &c.max_episode_steps, {1, 1'000'000'000},
+               "control steps after which an episode is cut off and ends its "
+               "evaluation, with a warning; an environment without a time "
+               "limit may have no end");
   reader.Field(
       "stop_at_return", &c.stop_at_return, {-1e12, 1e12},
       "mean return of an evaluation at which the run ends; null: no limit");

@@ -28,7 +28,8 @@ struct EvaluationConfig {
   double interval_s = 30.0;
   std::optional<int64_t> interval_frames;  // given: counts instead of time
   int64_t episodes = 10;
-  int64_t seed = 1000;  // of the environment's first states
+  int64_t seed = 1000;                 // of the environment's first states
+  int64_t max_episode_steps = 20'000;  // control steps
   std::optional<double> stop_at_return;
   VideoConfig video;
 

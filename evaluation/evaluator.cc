@@ -1,6 +1,7 @@
 #include "evaluation/evaluator.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <system_error>
 #include <utility>
@@ -82,14 +83,24 @@ std::optional<Evaluator::Trial> Evaluator::Run(
     film.emplace(environment_.get(),
                  options_.evaluation.VideoCamera(options_.task), video);
   }
-  auto result = Evaluate(task_, environment_.get(), &policy_,
-                         {.num_episodes = options_.evaluation.episodes,
-                          .on_step =
-                              [&](const env::TimeStep& step) {
-                                if (film) film->OnStep(step);
-                              },
-                          .should_stop = should_stop});
+  auto result =
+      Evaluate(task_, environment_.get(), &policy_,
+               {.num_episodes = options_.evaluation.episodes,
+                .max_episode_steps = options_.evaluation.max_episode_steps,
+                .on_step =
+                    [&](const env::TimeStep& step) {
+                      if (film) film->OnStep(step);
+                    },
+                .should_stop = should_stop});
   if (!result) return std::nullopt;
+  if (result->is_cut) {
+    spdlog::warn(
+        "{}: episode {} of an evaluation had no end after {} control steps "
+        "(evaluation.max_episode_steps) and is cut off there; hint: give the "
+        "environment a time limit, such as gymnasium.wrappers.TimeLimit",
+        options_.task.name, result->returns.size() - 1,
+        options_.evaluation.max_episode_steps);
+  }
   return Trial{.result = std::move(*result),
                .video_problem = film ? film->problem() : ""};
 }

@@ -79,6 +79,21 @@ void FleetStatus::NoteProblems(const std::vector<Supervisor::RoleView>& roles,
           fmt::format("{} has lost {:.0f} records of its curves", name,
                       member.num_dropped_by_all));
     }
+    if (const double count = number("cut_evaluations"); count > 0.0) {
+      problems_.push_back(
+          fmt::format("{:.0f} evaluation{} had an episode without end: the "
+                      "environment needs a time limit",
+                      count, count == 1.0 ? "" : "s"));
+    }
+    if (const double count = number("failed_evaluations"); count > 0.0) {
+      problems_.push_back(fmt::format("{:.0f} evaluation{} failed, see the log",
+                                      count, count == 1.0 ? "" : "s"));
+    }
+    if (const double count = number("endless_environments"); count > 0.0) {
+      problems_.push_back(
+          fmt::format("{}: {:.0f} environment{} without an end of an episode",
+                      name, count, count == 1.0 ? "" : "s"));
+    }
     if (const double count = number("failed_checkpoints"); count > 0.0) {
       problems_.push_back(
           fmt::format("{:.0f} checkpoint{} failed, the last good one {} ago",

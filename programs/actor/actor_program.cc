@@ -137,6 +137,10 @@ void Report(const Actor& actor, const Episodes& episodes,
                         static_cast<double>(episodes.last.length));
   }
   heartbeat->SetGauge("noise_scale", actor.NoiseScale());
+  if (actor.num_endless() > 0) {
+    heartbeat->SetGauge("endless_environments",
+                        static_cast<double>(actor.num_endless()));
+  }
 }
 
 int Run(const Invocation& invocation, int64_t index) {
@@ -154,9 +158,9 @@ int Run(const Invocation& invocation, int64_t index) {
       env::MakeConfiguredEnvironments(registry, config.task, seed,
                                       first_environment, num_environments),
       {.threads = config.actors.env_threads});
-  const agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task,
-      *env::MakeConfiguredEnvironment(registry, config.task, seed, 0));
+  // a user's environment may be one that exists only once
+  const agents::TaskSpec task =
+      agents::MakeTaskSpec(config.task, environments.environment(0));
   const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
@@ -170,6 +174,7 @@ int Run(const Invocation& invocation, int64_t index) {
                .num_all_environments = config.actors.count * num_environments,
                .seed = seed,
                .first_position = FirstPosition(heartbeat_options.incarnation),
+               .long_episode_steps = config.evaluation.max_episode_steps,
                .on_episode = [&episodes](const actors::EpisodeResult& episode) {
                  episodes.last = episode;
                  ++episodes.count;

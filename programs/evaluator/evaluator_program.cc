@@ -122,9 +122,20 @@ class Follower {
   bool IsGoodEnough(int64_t step, bool has_film) {
     const double seconds = log_.Now();
     const int64_t frames = NumFrames();
-    const auto trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
-                                      [this] { return IsOver(); });
+    std::optional<Evaluator::Trial> trial;
+    try {
+      trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
+                             [this] { return IsOver(); });
+    } catch (const InvalidArgument& error) {
+      // a bad number of the environment; another policy may not meet it
+      spdlog::warn("step {}: no evaluation: {}", step, error.what());
+      heartbeat_.SetCounter("failed_evaluations", ++num_failed_);
+      return false;
+    }
     if (!trial) return false;
+    if (trial->result.is_cut) {
+      heartbeat_.SetCounter("cut_evaluations", ++num_cut_);
+    }
     if (!trial->video_problem.empty()) {
       spdlog::warn("no video: {}", trial->video_problem);
     }
@@ -162,6 +173,8 @@ class Follower {
   actors::FollowedPolicy followed_;
   EvaluationLog log_;
   evaluation::BestPolicy best_{folder_};
+  double num_failed_ = 0.0;
+  double num_cut_ = 0.0;
   // the version evaluated last, by an earlier process too
   std::optional<uint64_t> evaluated_;
 };

@@ -20,7 +20,7 @@ from replicant import _own_environment
 from replicant._adapter import Adapter, bounds_of, close_environment, is_dm_env
 from replicant.errors import Error
 
-MAX_EPISODE_STEPS = 20_000  # an episode of more is taken for one without end
+MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _DISCOUNT = 0.99  # for the proposed bounds of returns
 

@@ -12,6 +12,7 @@
 #include "engine/runtime/parameters.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
+#include "tests/support/log_lines.h"
 
 namespace replicant::actors {
 namespace {
@@ -124,6 +125,27 @@ TEST(ActorTest, HandsOnWholeEpisodes) {
   // each reward is the mean of 100 control steps
   EXPECT_NEAR(results[0].episode_return, 100.0 * sum, 1e-3);
   EXPECT_EQ(results[1].environment, 1);
+}
+
+// Would catch a run whose curves stay empty without a word.
+TEST(ActorTest, ReportsAnEpisodeThatMayHaveNoEnd) {
+  const replicant::testing::LogLines lines;
+  // episodes have 1000 control steps
+  Rig rig(kState, 2, {.long_episode_steps = 600});
+  for (int i = 0; i < 5; ++i) rig.actor->Step();
+  EXPECT_EQ(rig.actor->num_endless(), 0);
+  EXPECT_THAT(lines.lines(), ::testing::IsEmpty());
+  for (int i = 0; i < 30; ++i) rig.actor->Step();
+  EXPECT_EQ(rig.actor->num_endless(), 2);
+  ASSERT_EQ(lines.lines().size(), 2U);
+  EXPECT_EQ(lines.lines()[0],
+            "environment 0: an episode goes on after 600 control steps; "
+            "without an end it has no return; hint: give the environment a "
+            "time limit, such as gymnasium.wrappers.TimeLimit");
+  // an episode that ends there is none
+  Rig exact(kState, 1, {.long_episode_steps = 1000});
+  for (int i = 0; i < 22; ++i) exact.actor->Step();
+  EXPECT_EQ(exact.actor->num_endless(), 0);
 }
 
 // Step t comes with o_t, not with the observation that followed.

@@ -10,6 +10,7 @@
 #include "env/tasks/suite.h"
 #include "evaluation/evaluation_config.h"
 #include "evaluation/evaluator.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::evaluation {
@@ -77,6 +78,28 @@ TEST(EvaluatorTest, ReturnsAreSumsOverControlSteps) {
   ASSERT_EQ(means.size(), sums.size());
   for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(means[i], sums[i], 1e-6);
   EXPECT_GT(means[0], 100.0);
+}
+
+// Would catch an evaluation that never ends.
+TEST(EvaluatorTest, AnEpisodeWithoutEndIsCutOffAndTheLastOne) {
+  const replicant::testing::LogLines lines;
+  Evaluator::Options options = Cartpole();
+  options.evaluation.max_episode_steps = 450;
+  const auto cut = MakeEvaluator(options).Run("", GoOn);
+  ASSERT_TRUE(cut);
+  EXPECT_TRUE(cut->result.is_cut);
+  EXPECT_EQ(cut->result.lengths, std::vector<int64_t>{5});
+  ASSERT_EQ(lines.lines().size(), 1U);
+  EXPECT_EQ(lines.lines()[0],
+            "cartpole-balance: episode 0 of an evaluation had no end after 450 "
+            "control steps (evaluation.max_episode_steps) and is cut off "
+            "there; hint: give the environment a time limit, such as "
+            "gymnasium.wrappers.TimeLimit");
+  // the task's own end
+  options.evaluation.max_episode_steps = 1000;
+  const auto whole = MakeEvaluator(options).Run("", GoOn);
+  EXPECT_FALSE(whole->result.is_cut);
+  EXPECT_THAT(whole->result.lengths, ::testing::ElementsAre(10, 10, 10));
 }
 
 TEST(EvaluatorTest, CanBeGivenUp) {

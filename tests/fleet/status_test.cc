@@ -208,6 +208,15 @@ TEST_F(FleetStatusTest, NamesWhatTheDiskDoes) {
   Update();
   EXPECT_EQ(status_.Problem(),
             "5 checkpoints failed, the last good one 12m10s ago");
+  numbers.clear();
+  numbers["cut_evaluations"] = {BeatNumber::Kind::kCounter, 2.0};
+  numbers["failed_evaluations"] = {BeatNumber::Kind::kCounter, 1.0};
+  numbers["endless_environments"] = {BeatNumber::Kind::kGauge, 3.0};
+  Update();
+  EXPECT_EQ(status_.Problem(),
+            "2 evaluations had an episode without end: the environment needs a "
+            "time limit; 1 evaluation failed, see the log; learner-0: 3 "
+            "environments without an end of an episode");
 }
 
 TEST_F(FleetStatusTest, FillsTheProgressLine) {
