@@ -7,9 +7,9 @@
     action = policy.act(observation)
 """
 
-import functools
 import os
 import pathlib
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -48,18 +48,33 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
     return run, found[-1]
 
 
+def _numbers(values, name: str, dtype) -> np.ndarray:
+    """The values as an array. InvalidArgument for a number that the network cannot take."""
+    with np.errstate(over="ignore"):  # it becomes an infinity
+        array = np.ascontiguousarray(values, dtype=dtype)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidArgument(f"policy: {name}{list(at)} is {np.asarray(values)[at]}; want finite "
+                              "numbers of float32")
+    return array
+
+
 class Policy:
     """The policy of a run of the workload d4pg, on this machine's processors.
 
     One thread at a time may use it; a forked child must load its own.
     """
 
-    def __init__(self, core, run: pathlib.Path, checkpoint: pathlib.Path):
+    def __init__(self, core, run: pathlib.Path, checkpoint: pathlib.Path, make_adapter=None,
+                 own=None):
         self._core = core
         self.run = run
         self.checkpoint = checkpoint
         self._dtype = np.uint8 if core.has_pixels else np.float32
         self._shape = core.observation_shape
+        # of a run with make_env
+        self._make_adapter = make_adapter
+        self._form, self.action_dtype = own or (None, np.dtype(np.float32))
 
     @classmethod
     def load(cls, run_or_checkpoint: str | os.PathLike, *, which: str = "newest",
@@ -71,14 +86,18 @@ class Policy:
         make_env     of a run that was trained with it, see replicant.train()
         """
         run, checkpoint = _find(run_or_checkpoint, which)
-        make_adapter = None
+        make_adapter, own = None, []
         if make_env is not None:
             make = _own_environment.find(_own_environment.name_of(make_env))
-            make_adapter = functools.partial(adapt, make)
+
+            def make_adapter():
+                adapter = adapt(make)
+                own[:] = adapter.form, adapter.action_dtype
+                return adapter
 
         core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
                               num_threads, _own_environment.TASK, make_adapter)
-        return cls(core, run, checkpoint)
+        return cls(core, run, checkpoint, make_adapter, own)
 
     @property
     def step(self) -> int:
@@ -86,47 +105,95 @@ class Policy:
         return self._core.step
 
     def act(self, observation, explore: float = 0.0) -> np.ndarray:
-        """Actions in the task's range, float64 [A], or [B, A] for a batch.
+        """Actions in the task's range, [A], or [B, A] for a batch, in the dtype of the
+        environment's action space.
 
         observation  as the policy's environment gives it: uint8 [H, W, 3 frame_stack], or the
                      numbers [O]; a batch has B in front. A new B compiles a plan. Of a run with
-                     task.pixels.state a dictionary of "pixels" and "state" [S]
+                     task.pixels.state a dictionary of "pixels" and "state" [S]. Of a run with
+                     make_env an observation of that environment, or its numbers
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
         """
         if explore is True:
             raise InvalidArgument("explore: give the standard deviation of the noise, such as 0.2")
         state = np.empty(0, np.float32)
+        is_batch = None
+        if self._form is not None and self._form.is_own(observation):
+            observation, is_batch = self._form.batch(observation)
+            if not is_batch:
+                observation = observation[0]
         if self._core.state_size > 0:
             if not isinstance(observation, Mapping) or not {"pixels", "state"} <= {*observation}:
                 raise InvalidArgument('policy: want an observation with "pixels" and "state"; '
                                       "hint: task.pixels.state of the run is true")
-            state = np.ascontiguousarray(observation["state"], dtype=np.float32)
+            state = _numbers(observation["state"], "the state", np.float32)
             observation = observation["pixels"]
-        array = np.ascontiguousarray(observation, dtype=self._dtype)
+        array = _numbers(observation, "the observation", self._dtype)
         is_batch = array.ndim == len(self._shape) + 1
         if array.shape[1:] != self._shape if is_batch else array.shape != self._shape:
             raise InvalidArgument(f"policy: got an observation of the shape {array.shape}, want "
                                   f"{self._shape}, or that with a batch in front")
         rows = array.shape[0] if is_batch else 1
         act = self._core.act_pixels if self._core.has_pixels else self._core.act_state
-        actions = act(array, state, rows, float(explore))
+        actions = act(array, state, rows, float(explore)).astype(self.action_dtype)
         return actions if is_batch else actions[0]
 
     def make_env(self, num_envs: int = 1, **options) -> envs.VectorEnv:
-        """The environments that the policy was trained in; options as in envs.make_vec().
-        Environments of one's own have to be made by their own function."""
+        """The environments that the policy was trained in; options as in envs.make_vec(). The
+        environment of a run with make_env is made by that function alone."""
+        if self._make_adapter is not None:
+            raise InvalidArgument("policy: the run's environment is made by its make_env; hint: call "
+                                  "that function, or evaluate()")
         return envs.make_vec(num_envs=num_envs, **{**self._core.environment, **options})
 
-    def evaluate(self, num_episodes: int = 10, *, seed: int = 0, **options) -> np.ndarray:
-        """Returns of the first episodes of `num_episodes` environments, float64 [num_episodes]:
-        sums of the rewards of all control steps."""
-        env = self.make_env(num_episodes, seed=seed, **options)
-        observation, _ = env.reset()
-        returns = np.zeros(num_episodes)
-        is_over = np.zeros(num_episodes, bool)
-        while not is_over.all():
-            observation, reward, terminated, truncated, _ = env.step(self.act(observation))
-            returns += np.where(is_over, 0.0, reward)
-            is_over |= terminated | truncated
+    def evaluate(self, num_episodes: int = 10, *, seed: int = 0,
+                 max_episode_steps: int = 20_000, **options) -> np.ndarray:
+        """Returns of `num_episodes` episodes, float64 [num_episodes]: sums of the rewards of all
+        control steps. They are the first episodes of as many environments, or with make_env those
+        of one environment, which is closed afterwards.
+
+        max_episode_steps  control steps after which an episode is cut off, with a warning
+        """
+        play = self._play_task if self._make_adapter is None else self._play_own
+        returns, is_cut = play(num_episodes, seed, max_episode_steps, **options)
+        if is_cut:
+            warnings.warn(f"evaluate: an episode had no end after {max_episode_steps} control steps "
+                          "and is cut off there; hint: give the environment a time limit, such as "
+                          "gymnasium.wrappers.TimeLimit", stacklevel=2)
         return returns
+
+    def _play_task(self, num_episodes: int, seed: int, max_steps: int, **options):
+        env = self.make_env(num_episodes, seed=seed, **options)
+        try:
+            observation, _ = env.reset()
+            returns = np.zeros(num_episodes)
+            is_over = np.zeros(num_episodes, bool)
+            num_steps = 0
+            while not is_over.all() and num_steps < max_steps:
+                observation, reward, terminated, truncated, _ = env.step(self.act(observation))
+                returns += np.where(is_over, 0.0, reward)
+                is_over |= terminated | truncated
+                num_steps += self._core.environment["action_repeat"]
+            return returns, not is_over.all()
+        finally:
+            env.close()
+
+    def _play_own(self, num_episodes: int, seed: int, max_steps: int):
+        adapter = self._make_adapter()
+        try:
+            returns, is_cut = np.zeros(num_episodes), False
+            for episode in range(num_episodes):
+                observation, is_over, num_steps = adapter.reset(seed + episode), False, 0
+                while not is_over and num_steps < max_steps:
+                    action = self.act(observation)
+                    for _ in range(self._core.environment["action_repeat"]):
+                        observation, reward, _, is_over = adapter.step(action)
+                        returns[episode] += reward
+                        num_steps += 1
+                        if is_over:
+                            break
+                is_cut |= not is_over
+            return returns, is_cut
+        finally:
+            adapter.close()

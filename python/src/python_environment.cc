@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <memory>
@@ -24,16 +25,25 @@ namespace {
 using Numbers =
     nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Calls `function` with the GIL.
+// Calls `function` with the GIL. `where` starts the message of an exception.
 template <typename Function>
-auto InPython(const std::string& task, const Function& function) {
+auto InPython(const std::string& where, const Function& function) {
   nb::gil_scoped_acquire acquire;
   try {
     return function();
   } catch (const nb::python_error& e) {
-    throw Error(fmt::format("{}: {}", task, e.what()));
+    // what this package itself refuses needs no traceback
+    const nb::object errors = nb::module_::import_("replicant.errors");
+    const auto message = [&] {
+      return fmt::format("{}: {}", where, nb::str(e.value()).c_str());
+    };
+    if (e.matches(errors.attr("ConfigError"))) throw ConfigError(message());
+    if (e.matches(errors.attr("InvalidArgument"))) {
+      throw InvalidArgument(message());
+    }
+    throw Error(fmt::format("{}: {}", where, e.what()));
   } catch (const nb::cast_error&) {
-    throw Error(fmt::format("{}: the adapter returned another type", task));
+    throw Error(fmt::format("{}: the adapter returned another type", where));
   }
 }
 
@@ -42,28 +52,17 @@ class PythonEnvironment : public env::Environment {
   PythonEnvironment(std::string task, const nb::object& make_adapter,
                     const env::EnvironmentOptions& options)
       : task_(std::move(task)), seed_(options.seed), index_(options.index) {
-    InPython(task_, [&] {
-      adapter_ = make_adapter();
-      using Array = std::pair<std::string, std::vector<int64_t>>;
-      for (const auto& [name, dims] :
-           nb::cast<std::vector<Array>>(adapter_.attr("observation"))) {
-        observation_spec_.arrays.push_back(
-            {.name = name, .shape = Shape(std::span<const int64_t>(dims))});
-      }
-      action_spec_.minimum =
-          nb::cast<std::vector<double>>(adapter_.attr("minimum"));
-      action_spec_.maximum =
-          nb::cast<std::vector<double>>(adapter_.attr("maximum"));
-      control_timestep_s_ =
-          nb::cast<double>(adapter_.attr("control_timestep_s"));
-    });
+    InPython(task_, [&] { adapter_ = make_adapter(); });
+    try {
+      ReadSpecs();
+    } catch (...) {
+      Close();
+      throw;
+    }
     state_.resize(static_cast<size_t>(observation_spec_.state_size()));
   }
 
-  ~PythonEnvironment() override {
-    nb::gil_scoped_acquire acquire;
-    adapter_.reset();
-  }
+  ~PythonEnvironment() override { Close(); }
   PythonEnvironment(const PythonEnvironment&) = delete;
   PythonEnvironment& operator=(const PythonEnvironment&) = delete;
 
@@ -78,8 +77,9 @@ class PythonEnvironment : public env::Environment {
         seed_, fmt::format("{}/{}/{}", task_, index_, counters_.episodes));
     // the range of NumPy's and Gymnasium's seeds
     const uint64_t seed = random() >> 33;
-    InPython(task_, [&] { Keep(adapter_.attr("reset")(seed)); });
+    step_ = 0;
     ++counters_.episodes;
+    InPython(Where(), [&] { Keep(adapter_.attr("reset")(seed)); });
     is_over_ = false;
     Observe(out);
     return {};
@@ -91,7 +91,8 @@ class PythonEnvironment : public env::Environment {
     env::CheckAction(action, action_spec_, "Step");
     env::CheckBuffer(out, observation_spec_, "Step");
     env::TimeStep step{.step_type = env::StepType::kMid};
-    InPython(task_, [&] {
+    ++step_;
+    InPython(Where(), [&] {
       const std::vector<double> copy(action.begin(), action.end());
       const auto [observation, reward, discount, is_last] =
           nb::cast<std::tuple<nb::object, double, double, bool>>(
@@ -131,13 +132,47 @@ class PythonEnvironment : public env::Environment {
         "{}: not a MuJoCo simulation, so there is nothing to draw", task_));
   }
 
+  void ReadSpecs() {
+    InPython(task_, [&] {
+      using Array = std::pair<std::string, std::vector<int64_t>>;
+      for (const auto& [name, dims] :
+           nb::cast<std::vector<Array>>(adapter_.attr("observation"))) {
+        observation_spec_.arrays.push_back(
+            {.name = name, .shape = Shape(std::span<const int64_t>(dims))});
+      }
+      action_spec_.minimum =
+          nb::cast<std::vector<double>>(adapter_.attr("minimum"));
+      action_spec_.maximum =
+          nb::cast<std::vector<double>>(adapter_.attr("maximum"));
+      control_timestep_s_ =
+          nb::cast<double>(adapter_.attr("control_timestep_s"));
+    });
+  }
+
+  // Calls the environment's own close().
+  void Close() {
+    nb::gil_scoped_acquire acquire;
+    try {
+      adapter_.attr("close")();
+    } catch (const nb::python_error& e) {
+      spdlog::warn("{}: close(): {}", task_, e.what());
+    }
+    adapter_.reset();
+  }
+
+  // For messages: "python-environment: environment 3, episode 12, step 49".
+  std::string Where() const {
+    return fmt::format("{}: environment {}, episode {}, step {}", task_, index_,
+                       counters_.episodes - 1, step_);
+  }
+
   // Takes an observation of the adapter; needs the GIL.
   void Keep(const nb::object& observation) {
     const auto array = nb::cast<Numbers>(observation);
     if (array.size() != state_.size()) {
       throw InvalidArgument(
           fmt::format("{}: an observation has {} numbers, but the first had {}",
-                      task_, array.size(), state_.size()));
+                      Where(), array.size(), state_.size()));
     }
     std::copy_n(array.data(), array.size(), state_.begin());
   }
@@ -151,6 +186,7 @@ class PythonEnvironment : public env::Environment {
   double control_timestep_s_ = 0.0;
   std::vector<double> state_;  // the newest observation
   bool is_over_ = true;
+  int64_t step_ = 0;  // of the episode
   env::EnvironmentCounters counters_;
 };
 

@@ -286,6 +286,164 @@ def test_the_fleet_of_the_package_trains_it(run):
     assert longer.policy().step == 80
 
 
+CONFIG = EXAMPLE.parents[2] / "configs/cartpole_swingup_state.yaml"
+
+ROBOT = """
+import os, subprocess
+import gymnasium, numpy as np
+
+FOLDER = {folder!r}
+
+
+def write(name, line):
+    # one write: several processes append
+    with open(os.path.join(FOLDER, name), "a") as file:
+        file.write(line + "\\n")
+
+
+class Robot(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict({{
+        "arm": gymnasium.spaces.Box(-1e3, 1e3, (2,), np.float64),
+        "door": gymnasium.spaces.Discrete(2)}})
+    action_space = gymnasium.spaces.Box(-0.1, 0.3, (1,), np.float64)
+
+    def __init__(self):
+        self.simulator = subprocess.Popen(["sleep", "1000"])
+        write("made", str(self.simulator.pid))
+
+    def observe(self):
+        return {{"arm": np.full(2, float(self.t)), "door": self.t % 2}}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observe(), {{}}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.t += 1
+        return self.observe(), -0.5, False, self.t == {length}, {{}}
+
+    def close(self):
+        self.simulator.kill()
+        self.simulator.wait()
+        write("closed", str(self.simulator.pid))
+"""
+
+
+def write_robot(folder, *, length=20, more=""):
+    """A file with an environment that starts a process, and writes when it is made and closed."""
+    file = folder / "robot.py"
+    file.write_text(ROBOT.format(folder=str(folder), length=length) + more, encoding="utf-8")
+    return f"{file}:Robot"
+
+
+def lines_of(file):
+    return file.read_text(encoding="utf-8").split() if file.exists() else []
+
+
+def is_alive(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def await_true(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.05)
+
+
+def test_environments_of_a_run_are_closed_once(tmp_path):
+    make = write_robot(tmp_path)
+    bounds = {"agent.distribution.v_min": -50, "agent.distribution.v_max": 0}
+    run = replicant.train(CONFIG, {**SHORT, **bounds}, folder=tmp_path / "run", make_env=make)
+    run.wait(timeout=280)
+    # its own form of observation, and its type of actions
+    policy = run.policy()
+    one = {"arm": np.zeros(2), "door": 1}
+    action = policy.act(one)
+    assert action.shape == (1,) and gymnasium.spaces.Box(-0.1, 0.3, (1,), np.float64).contains(action)
+    batch = policy.act({"arm": np.zeros((4, 2)), "door": np.ones(4, int)})
+    np.testing.assert_allclose(batch, np.tile(action, (4, 1)), atol=1e-6)
+    np.testing.assert_allclose(policy.act(np.array([0.0, 0, 0, 1])), action, atol=1e-6)
+    np.testing.assert_array_equal(policy.evaluate(2), [-10.0, -10.0])
+    with pytest.raises(errors.InvalidArgument, match=r"the observation\[1\] is nan; want finite"):
+        policy.act({"arm": [0.0, np.nan], "door": 1})
+    with pytest.raises(errors.InvalidArgument, match=r"the observation\[0\] is 1e\+300; want finite"):
+        policy.act(np.array([1e300, 0, 0, 1]))
+    made = lines_of(tmp_path / "made")
+    assert len(made) >= 5
+    assert sorted(lines_of(tmp_path / "closed")) == sorted(made)
+    assert not any(is_alive(pid) for pid in made)
+
+
+def test_nothing_is_left_of_a_killed_fleet(tmp_path):
+    make = write_robot(tmp_path)
+    run = replicant.train(CONFIG, {**SHORT, "learner.limits.max_steps": 10**7},
+                          folder=tmp_path / "run", make_env=make)
+    try:
+        log = tmp_path / "run.log"
+        await_true(lambda: log.exists() and "actor-0 runs" in log.read_text(encoding="utf-8"), 280)
+        alive = [pid for pid in lines_of(tmp_path / "made") if is_alive(pid)]
+        assert alive
+    finally:
+        os.kill(run._process.pid, signal.SIGKILL)
+        run._process.wait()
+    await_true(lambda: not any(is_alive(pid) for pid in alive))
+
+
+BAD = """
+
+class Robot(Robot):
+    def observe(self):
+        observation = super().observe()
+        # one number of one episode: of its last observation
+        if self.t == {length} and not lines("made_bad") and len(lines("episodes")) > 40:
+            write("made_bad", "1")
+            observation["arm"][1] = {number}
+        return observation
+
+    def reset(self, **options):
+        write("episodes", "1")
+        return super().reset(**options)
+
+
+def lines(name):
+    path = os.path.join(FOLDER, name)
+    return open(path).read().split() if os.path.exists(path) else []
+"""
+
+
+@pytest.mark.parametrize("number, text", [("np.nan", "nan"), ("1e300", "1e+300")])
+def test_one_bad_number_does_not_end_a_run(tmp_path, number, text):
+    make = write_robot(tmp_path, more=BAD.format(number=number, length=20))
+    settings = {**SHORT, "learner.limits.max_steps": 400, "evaluation.enabled": False}
+    run = replicant.train(CONFIG, settings, folder=tmp_path / "run", make_env=make)
+    run.wait(timeout=280)
+    log = (tmp_path / "run.log").read_text(encoding="utf-8")
+    assert lines_of(tmp_path / "made_bad") == ["1"]
+    assert f"step 20: observation 'arm'[1] is {text}; want finite numbers of float32" in log
+    assert "learner-0: exit code" not in log
+    resumed = run.resume(**{"learner.limits.max_steps": 420}).wait(timeout=280)
+    assert resumed.policy().step == 420
+
+
+def test_an_environment_without_end_is_named(tmp_path):
+    make = write_robot(tmp_path, length=-1)
+    run = replicant.train(CONFIG, {**SHORT, "evaluation.max_episode_steps": 300},
+                          folder=tmp_path / "run", make_env=make)
+    run.wait(timeout=280)
+    assert "TimeLimit" in (tmp_path / "run.log").read_text(encoding="utf-8")
+    # 304 control steps of -0.5 with an action repeat of 8
+    assert run.evaluations()["return"][-1] == -152.0
+    with pytest.warns(UserWarning, match="TimeLimit"):
+        assert run.policy().evaluate(1, max_episode_steps=80) == -40.0
+
+
 def process_of(run, role):
     """The process of a running fleet's role."""
     fleet = run._process.pid
