@@ -37,9 +37,11 @@ find_package_handle_standard_args(MuJoCo
   REASON_FAILURE_MESSAGE "hint: run scripts/setup, or set MuJoCo_ROOT")
 
 if(MuJoCo_FOUND AND NOT TARGET MuJoCo::MuJoCo)
-  add_library(MuJoCo::MuJoCo SHARED IMPORTED GLOBAL)
+  add_library(MuJoCo::MuJoCo INTERFACE IMPORTED GLOBAL)
+  # a target with the property loads the library at run time
   set_target_properties(MuJoCo::MuJoCo PROPERTIES
-    IMPORTED_LOCATION "${MuJoCo_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${MuJoCo_INCLUDE_DIR}")
+    INTERFACE_INCLUDE_DIRECTORIES "${MuJoCo_INCLUDE_DIR}"
+    INTERFACE_LINK_LIBRARIES
+      "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:REPLICANT_LOADS_MUJOCO>>>:${MuJoCo_LIBRARY}>")
 endif()
 mark_as_advanced(MuJoCo_LIBRARY MuJoCo_INCLUDE_DIR)

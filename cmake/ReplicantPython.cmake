@@ -26,7 +26,9 @@ endif()
 
 # replicant_python_module(<name> SOURCES ... DEPS ...)
 # The module replicant.<name>, with the libraries inside but MuJoCo and oneDNN,
-# which python/replicant/_libraries.py loads from their packages.
+# which python/replicant/_libraries.py loads from their packages. MuJoCo's
+# functions are bound when they are first called, so that a module works without
+# MuJoCo until it needs one.
 function(replicant_python_module name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS")
   nanobind_add_module(${name} STABLE_ABI NB_STATIC NB_DOMAIN replicant ${ARG_SOURCES})
@@ -35,7 +37,8 @@ function(replicant_python_module name)
   target_include_directories(${name} SYSTEM BEFORE PRIVATE "${NB_DIR}/include")
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} replicant_flags)
   # symbols of the libraries inside stay inside
-  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL)
-  set_target_properties(${name} PROPERTIES INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON)
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,lazy)
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "" BUILD_WITH_INSTALL_RPATH ON
+    REPLICANT_LOADS_MUJOCO ON)
   install(TARGETS ${name} LIBRARY DESTINATION replicant COMPONENT python)
 endfunction()

@@ -1,5 +1,6 @@
 #include "env/mujoco.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
@@ -24,19 +25,44 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
-// MuJoCo's global callbacks. By default MuJoCo writes its warnings and errors
-// to a file in the current folder, and an error ends the process. Here warnings
-// go to the debug log, because Physics::Step() reports an invalid simulation.
-// Errors, such as an arena that is too small, are thrown.
+// Throws IoError unless the MuJoCo whose structures are compiled in is loaded:
+// Python's modules are not linked with it. Their functions are bound at their
+// first call, and every model comes from ParseMjcf().
+void RequireMujoco() {
+  const auto version =
+      reinterpret_cast<int (*)()>(::dlsym(RTLD_DEFAULT, "mj_version"));
+  if (version != nullptr && version() == mjVERSION_HEADER) return;
+  const auto text = [](int number) {
+    return fmt::format("{}.{}.{}", number / 1'000'000, number / 1000 % 1000,
+                       number % 1000);
+  };
+  throw IoError(fmt::format(
+      "MuJoCo {0} is needed, but {1}; hint: pip install mujoco=={0} into a new "
+      "environment",
+      text(mjVERSION_HEADER),
+      version == nullptr
+          ? "Python's package mujoco is missing or has another version"
+          : text(version()) + " is loaded"));
+}
+
+// Sets MuJoCo's global callbacks. By default MuJoCo writes its warnings and
+// errors to a file in the current folder, and an error ends the process. Here
+// warnings go to the debug log, because Physics::Step() reports an invalid
+// simulation. Errors, such as an arena that is too small, are thrown.
 void InstallCallbacks() {
+  using Callback = void (*)(const char*);
   static std::once_flag once;
   std::call_once(once, [] {
-    mju_user_warning = [](const char* text) {
-      spdlog::debug("mujoco: {}", text);
+    RequireMujoco();
+    // by name: variables, unlike functions, are not bound at their first use
+    const auto set = [](const char* name, Callback callback) {
+      *static_cast<Callback*>(::dlsym(RTLD_DEFAULT, name)) = callback;
     };
-    mju_user_error = [](const char* text) {
+    set("mju_user_warning",
+        [](const char* text) { spdlog::debug("mujoco: {}", text); });
+    set("mju_user_error", [](const char* text) {
       throw Error(fmt::format("MuJoCo: {}", OneLine(text)));
-    };
+    });
   });
 }
 
@@ -53,6 +79,17 @@ MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
   if (spec == nullptr) {
     throw IoError(
         fmt::format("MJCF: {}: {}", path.string(), OneLine(error.data())));
+  }
+  return spec;
+}
+
+MjSpecPtr ParseMjcfText(const std::string& text, const std::string& name) {
+  InstallCallbacks();
+  std::array<char, 1024> error{};
+  MjSpecPtr spec(mj_parseXMLString(text.c_str(), /*vfs=*/nullptr, error.data(),
+                                   static_cast<int>(error.size())));
+  if (spec == nullptr) {
+    throw IoError(fmt::format("MJCF: {}: {}", name, OneLine(error.data())));
   }
   return spec;
 }

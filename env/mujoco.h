@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 namespace replicant::env {
 
@@ -29,6 +30,11 @@ using MjSpecPtr = std::unique_ptr<mjSpec, MjSpecDeleter>;
 // Throws IoError with MuJoCo's message if the file is missing or
 // cannot be parsed.
 MjSpecPtr ParseMjcf(const std::filesystem::path& path);
+
+// Parses the text of an MJCF file, called `name` in messages. Includes and
+// assets are found relative to the working folder. Throws IoError with MuJoCo's
+// message if the text cannot be parsed.
+MjSpecPtr ParseMjcfText(const std::string& text, const std::string& name);
 
 // Compiles `spec`, which came from `path` (for messages only).
 // Throws IoError with MuJoCo's message if the model cannot be built.

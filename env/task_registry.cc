@@ -38,8 +38,12 @@ std::filesystem::path SuiteModelFolder() {
 
 MjModelPtr LoadModel(const TaskDefinition& task,
                      const EnvironmentOptions& options) {
-  const std::filesystem::path path = ModelPath(task, options);
-  const MjSpecPtr spec = ParseMjcf(path);
+  const bool is_text = options.mjcf.empty() && !task.model_text.empty();
+  const std::filesystem::path path =
+      is_text ? std::filesystem::path("the text of task " + task.name)
+              : ModelPath(task, options);
+  const MjSpecPtr spec =
+      is_text ? ParseMjcfText(task.model_text, path) : ParseMjcf(path);
   if (task.edit) task.edit(*spec);
   return CompileModel(*spec, path);
 }

@@ -41,6 +41,8 @@ struct TaskDefinition {
   // except `name`, are then ignored.
   std::function<std::unique_ptr<Environment>(const EnvironmentOptions&)>
       make_environment = {};
+  // The MJCF itself, in place of the file `model`; empty: none.
+  std::string model_text = {};
 };
 
 // Makes tasks of one class with fixed arguments; a value for make_task.

@@ -68,7 +68,7 @@ class TaskDefinition: ...
 
 
 def define_task(
-        name: str, mjcf: str, reward: Callable[[Physics], float],
+        name: str, mjcf: str, mjcf_text: str, reward: Callable[[Physics], float],
         observation: Callable[[Physics], Mapping[str, numpy.ndarray]] | None,
         termination: Callable[[Physics], float | None] | None,
         initialize: Callable[[Physics, numpy.random.Generator], None] | None,

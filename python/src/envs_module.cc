@@ -170,10 +170,11 @@ void BindTask(nb::module_& module) {
   nb::class_<PythonTaskDefinition>(module, "TaskDefinition");
   module.def(
       "define_task",
-      [](const std::string& name, const std::string& mjcf, nb::object reward,
+      [](const std::string& name, const std::string& mjcf,
+         const std::string& mjcf_text, nb::object reward,
          nb::object observation, nb::object termination, nb::object initialize,
          double control_timestep_s, double time_limit_s) {
-        return DefinePythonTask(name, mjcf,
+        return DefinePythonTask(name, mjcf, mjcf_text,
                                 {.time_limit_s = time_limit_s,
                                  .control_timestep_s = control_timestep_s},
                                 {.reward = std::move(reward),
@@ -181,7 +182,7 @@ void BindTask(nb::module_& module) {
                                  .termination = std::move(termination),
                                  .initialize = std::move(initialize)});
       },
-      "name"_a, "mjcf"_a, "reward"_a, "observation"_a.none(),
+      "name"_a, "mjcf"_a, "mjcf_text"_a, "reward"_a, "observation"_a.none(),
       "termination"_a.none(), "initialize"_a.none(), "control_timestep_s"_a,
       "time_limit_s"_a);
   module.def(

@@ -167,18 +167,20 @@ env::Physics& PhysicsView::get() const {
 
 PythonTaskDefinition DefinePythonTask(std::string name,
                                       std::filesystem::path mjcf,
+                                      std::string mjcf_text,
                                       const env::ControlOptions& options,
                                       TaskFunctions functions) {
   const std::shared_ptr<TaskFunctions> shared = Share(std::move(functions));
   return {.definition = {.name = name,
-                         .model = std::filesystem::absolute(mjcf),
+                         .model = std::move(mjcf),
                          .options = options,
                          .edit = {},
                          .make_task =
                              [name, shared] {
                                return std::make_unique<PythonTask>(name,
                                                                    shared);
-                             }},
+                             },
+                         .model_text = std::move(mjcf_text)},
           .functions = shared};
 }
 

@@ -50,8 +50,10 @@ struct PythonTaskDefinition {
   // for Python's garbage collector
   std::shared_ptr<TaskFunctions> functions;
 };
+// The model is the file `mjcf`, or `mjcf_text` unless that is empty.
 PythonTaskDefinition DefinePythonTask(std::string name,
                                       std::filesystem::path mjcf,
+                                      std::string mjcf_text,
                                       const env::ControlOptions& options,
                                       TaskFunctions functions);
 

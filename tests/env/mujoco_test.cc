@@ -72,6 +72,24 @@ TEST(MujocoTest, AnErrorIsThrown) {
               ::testing::StartsWith("MuJoCo: "));
 }
 
+TEST(MujocoTest, FilesOfATextLieInTheWorkingFolder) {
+  const TemporaryFolder folder;
+  AtomicWriteFile(folder.path() / "common.xml",
+                  "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>");
+  const std::string text =
+      "<mujoco><include file='common.xml'/>"
+      "<worldbody><geom size='.2'/></worldbody></mujoco>";
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  const MjSpecPtr spec = ParseMjcfText(text, "text");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(CompileModel(*spec, "text")->ngeom, 2);
+  EXPECT_EQ(replicant::testing::MessageOf<IoError>(
+                [&] { ParseMjcfText(text, "text"); }),
+            "MJCF: text: XML Error: Error opening file 'common.xml' Element "
+            "'include', line 1");
+}
+
 TEST(MujocoTest, AMissingFileIsNamed) {
   EXPECT_EQ(MessageOfLoading("/nowhere/model.xml"),
             "MJCF: /nowhere/model.xml: no such file");

@@ -433,11 +433,10 @@ def test_an_object_whose_functions_are_its_environments_task_is_freed():
     assert trainer() is None
 
 
-def test_a_closed_task_leaves_no_file():
-    env = envs.make_vec(own_task())
-    folder = env._batch._folder.name
-    env.close()
-    assert not os.path.exists(folder)
+def test_the_text_of_a_task_makes_no_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    envs.make_vec(own_task()).reset()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_physics_does_not_outlive_its_environment():

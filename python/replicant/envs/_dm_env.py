@@ -4,7 +4,8 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from replicant.envs._batch import Batch
+from replicant._closed import Closed, NoCopy
+from replicant.envs._batch import make_batch
 from replicant.envs._task import Task
 
 
@@ -18,7 +19,7 @@ def _observation_spec(core):
     return found
 
 
-class DmVectorEnvironment:
+class DmVectorEnvironment(NoCopy):
     """Environments of one task with dm_env's terms; see load().
 
     Every field of a TimeStep has the environments as its first dimension: step_type int8,
@@ -32,8 +33,7 @@ class DmVectorEnvironment:
             "action_repeat": 1, "action_repeat_reward": "sum", "num_threads": None, "seed": None,
             "first_index": 0, "mjcf": None, **options}
         self._renderer = options["renderer"]
-        self._batch = Batch(task, num_envs, flatten=False, **options)
-        self._core = self._batch.core
+        self._core = make_batch(task, num_envs, flatten=False, **options)
         self._names = [name for name, _, _ in self._core.observation_arrays]
         self.num_envs = num_envs
 
@@ -74,11 +74,10 @@ class DmVectorEnvironment:
         return self._core.render(index, str(camera_id), height, width, self._renderer)
 
     def close(self) -> None:
-        self._batch.close()
-        self._core = None
+        self._core = Closed("the environment")
 
 
-class DmEnvironment(dm_env.Environment):
+class DmEnvironment(NoCopy, dm_env.Environment):
     """One environment with dm_env's face; see load()."""
 
     def __init__(self, task: str | Task, **options):

@@ -9,7 +9,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from replicant import _envs
-from replicant.envs._batch import Batch, seeds_of
+from replicant._closed import Closed, NoCopy
+from replicant.envs._batch import make_batch, seeds_of
 from replicant.envs._task import Task
 
 # dm_control's bound of an unbounded actuator
@@ -35,13 +36,11 @@ def _action_space(core) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
 
-class VectorEnv(gymnasium.vector.VectorEnv):
+class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
     """Environments of one task that step together on separate threads; see make_vec()."""
 
     metadata: dict[str, Any] = {
         "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
-    # for close() after a constructor that threw
-    _batch: Batch | None = None
 
     def __init__(
         self,
@@ -68,12 +67,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode: got {render_mode!r}, want None or 'rgb_array'")
         mode = AutoresetMode(autoreset_mode)
-        self._batch = Batch(
+        core = make_batch(
             task, num_envs, pixels=pixels, state=state, camera=camera, frame_stack=frame_stack,
             renderer=renderer, action_repeat=action_repeat,
             action_repeat_reward=action_repeat_reward, num_threads=num_threads, seed=seed,
             first_index=first_index, flatten=flatten, autoreset=_AUTORESET[mode], mjcf=mjcf)
-        core = self._batch.core
         self._core = core
         self.num_envs = num_envs
         self.render_mode = render_mode
@@ -134,12 +132,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self._core.counters
 
     def close_extras(self, **kwargs):
-        if self._batch is not None:
-            self._batch.close()
-        self._core = None
+        self._core = Closed("the environment")
 
 
-class Env(gymnasium.Env):
+class Env(NoCopy, gymnasium.Env):
     """One environment; see make()."""
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}

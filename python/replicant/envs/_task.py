@@ -1,15 +1,16 @@
 """Tasks of a user's, written in Python."""
 
+import codecs
 import dataclasses
 import math
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from replicant import _envs
+from replicant.errors import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +18,9 @@ class Task:
     """A task: a MuJoCo model and Python functions that say what to do in it.
 
     name                the name in messages, for example "cartpole-spin"
-    mjcf                path of an MJCF file, or its text
+    mjcf                path of an MJCF file, "~" for the home folder; or its text, whose meshes and
+                        includes are relative to the working folder, as for
+                        mujoco.MjModel.from_xml_string
     reward              reward(physics) -> float, after every control step
     observation         observation(physics) -> {name: number or array}, always of the same names and
                         shapes, float64; None: "position" (qpos) and "velocity" (qvel)
@@ -34,7 +37,7 @@ class Task:
     """
 
     name: str
-    mjcf: str | os.PathLike
+    mjcf: str | bytes | os.PathLike
     reward: Callable[[_envs.Physics], float]
     observation: Callable[[_envs.Physics], Mapping[str, np.ndarray]] | None = None
     termination: Callable[[_envs.Physics], float | None] | None = None
@@ -42,18 +45,32 @@ class Task:
     control_timestep_s: float = 0.0
     time_limit_s: float = math.inf
 
-    def _define(self, folder: pathlib.Path) -> _envs.TaskDefinition:
-        """The definition; text of a model goes into a file of `folder`."""
-        mjcf = self.mjcf
-        if isinstance(mjcf, str) and mjcf.lstrip().startswith("<"):
-            path = folder / "model.xml"
-            path.write_text(mjcf, encoding="utf-8")
-            mjcf = path
+    def _define(self) -> _envs.TaskDefinition:
+        path, text = file_or_text(self.mjcf)
         return _envs.define_task(
-            self.name, os.fspath(mjcf), self.reward, self.observation, self.termination,
+            self.name, path, text, self.reward, self.observation, self.termination,
             self.initialize, control_timestep_s=self.control_timestep_s,
             time_limit_s=self.time_limit_s)
 
 
-def temporary_folder() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="replicant-")
+def file_or_text(mjcf) -> tuple[str, str]:
+    """The absolute path of a model's file, or the model's text; the other one is empty."""
+    try:
+        given = mjcf if isinstance(mjcf, str) else bytes(mjcf) if isinstance(
+            mjcf, (bytes, bytearray)) else os.fspath(mjcf)
+    except TypeError:
+        raise InvalidArgument(f"mjcf: got {mjcf!r:.100}, want the path of an MJCF file, or its "
+                              "text") from None
+    if isinstance(given, bytes):
+        is_text = given.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
+        try:
+            given = given.decode("utf-8") if is_text else os.fsdecode(given)
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(f"mjcf: the text is not UTF-8: {error}") from None
+    # of an editor that marks UTF-8
+    text = given.removeprefix("\ufeff")
+    if text.lstrip().startswith("<"):
+        return "", text
+    if not given.strip():
+        raise InvalidArgument("mjcf: empty; want the path of an MJCF file, or its text")
+    return str(pathlib.Path(given).expanduser().absolute()), ""
