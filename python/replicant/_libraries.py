@@ -3,23 +3,66 @@
 The dynamic linker finds a loaded library by its name, wherever its file lies.
 """
 
+import contextlib
 import ctypes
 import importlib.util
 import os
+import sys
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+# The structures of this version, such as mjModel and mjData, are compiled into the modules; their
+# layout differs from version to version.
+MUJOCO = "3.17.0"
+_NEED = ("the Control Suite and envs.Task need it, but not replicant.replay, nor trainings with "
+         "make_env and their policies")
+
+
+def _find_mujoco() -> Path:
+    """MuJoCo's library in the package mujoco. ImportError if there is none that can be used."""
+    try:
+        spec = importlib.util.find_spec("mujoco")
+    except (ImportError, ValueError):  # hidden on purpose
+        spec = None
+    folders = [Path(name) for name in spec.submodule_search_locations or []] if spec else []
+    found = [file for folder in folders for file in sorted(folder.glob("libmujoco.so.*"))]
+    if not folders:
+        raise ImportError(f"MuJoCo {MUJOCO} is not installed; {_NEED}; hint: pip install "
+                          "'replicant[mujoco]'")
+    is_whole = found and any(any(folder.glob("_structs*.so")) for folder in folders)
+    if not is_whole:
+        raise ImportError(f"MuJoCo in {folders[0]} lacks files: pip removes them when it installs "
+                          "MuJoCo 4 over an older version; hint: install into a new environment")
+    wanted = [file for file in found if file.name == f"libmujoco.so.{MUJOCO}"]
+    if not wanted:
+        version = found[0].name.removeprefix("libmujoco.so.")
+        raise ImportError(f"MuJoCo {version} is installed in {folders[0]}, and this build of "
+                          f"replicant supports {MUJOCO}; {_NEED}; hint: pip install "
+                          f"mujoco=={MUJOCO} into another environment")
+    return wanted[0]
+
 
 def load_mujoco():
-    """Loads MuJoCo's library from the package mujoco, without importing that package."""
-    spec = importlib.util.find_spec("mujoco")
-    folder = Path(spec.submodule_search_locations[0]) if spec else None
-    found = sorted(folder.glob("libmujoco.so.*")) if folder else []
-    if not found:
-        raise ImportError("libmujoco.so was not found; hint: pip install mujoco==3.17.0")
-    if found[0].name != "libmujoco.so.3.17.0":
-        raise ImportError(f"{found[0]}: want MuJoCo 3.17.0; hint: pip install mujoco==3.17.0")
-    ctypes.CDLL(str(found[0]))
+    """Loads MuJoCo's library from the package mujoco, without importing that package. ImportError
+    if it is missing or has another version."""
+    # global, so that the modules find the functions
+    ctypes.CDLL(str(_find_mujoco()), ctypes.RTLD_GLOBAL)
+
+
+@contextlib.contextmanager
+def mujoco_if_any():
+    """Modules that are imported in this context have MuJoCo if it can be used, and otherwise say
+    what is missing when they need it."""
+    flags = sys.getdlopenflags()
+    try:
+        load_mujoco()
+    except ImportError:
+        # functions that are missing may stay unbound
+        sys.setdlopenflags(os.RTLD_LAZY)
+    try:
+        yield
+    finally:
+        sys.setdlopenflags(flags)
 
 
 def load_onednn():
