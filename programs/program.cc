@@ -117,11 +117,11 @@ std::vector<Program> AllPrograms() {
 
 int RunProgram(int argc, char** argv, const Registry& registry) {
   UsePassiveOpenMp(argv);
-  return RunProgram(argc, argv, registry, ThisExecutable());
+  return RunProgram(argc, argv, registry, {ThisExecutable().string()});
 }
 
 int RunProgram(int argc, char** argv, const Registry& registry,
-               const std::filesystem::path& executable) {
+               const std::vector<std::string>& command) {
   const std::vector<Program> programs = AllPrograms();
   const Program* const program = argc < 2 ? nullptr : Find(programs, argv[1]);
   if (program == nullptr) {
@@ -129,13 +129,13 @@ int RunProgram(int argc, char** argv, const Registry& registry,
     names.reserve(programs.size());
     for (const Program& one : programs) names.push_back(one.name);
     std::fprintf(stderr, "%s: the first argument is the program: %s\n",
-                 executable.filename().c_str(),
+                 std::filesystem::path(argv[0]).filename().c_str(),
                  fmt::format("{}", fmt::join(names, ", ")).c_str());
     return 1;
   }
   return Guard(program->name, [&] {
     return Run(*program, argc - 1, argv + 1, registry,
-               Commands::OfExecutable(executable));
+               Commands::OfExecutable(command));
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "programs/run/invocation.h"
@@ -22,10 +22,10 @@ std::vector<Program> AllPrograms();
 // Idle OpenMP threads sleep, also in processes that the program starts.
 int RunProgram(int argc, char** argv, const Registry& registry);
 
-// The same for a program inside an interpreter. `executable` starts the roles
-// of a fleet and takes the same arguments. Idle OpenMP threads sleep if the
-// environment variable OMP_WAIT_POLICY says so.
+// The same for a program inside an interpreter. `command` holds the words that
+// start the roles of a fleet, followed by the same arguments. Idle OpenMP
+// threads sleep if the environment variable OMP_WAIT_POLICY says so.
 int RunProgram(int argc, char** argv, const Registry& registry,
-               const std::filesystem::path& executable);
+               const std::vector<std::string>& command);
 
 }  // namespace replicant::programs

@@ -48,15 +48,21 @@ std::string WithSettings(const RenderInput& input,
       .resolved_yaml;
 }
 
-std::string FillIn(std::string text, const std::vector<TemplateValue>& values) {
-  for (const TemplateValue& value : values) {
-    const std::string name = "@" + value.name + "@";
-    for (size_t at = text.find(name); at != std::string::npos;
-         at = text.find(name, at + value.value.size())) {
-      text.replace(at, name.size(), value.value);
-    }
+std::string FillIn(std::string_view text,
+                   const std::vector<TemplateValue>& values) {
+  std::string filled;
+  while (!text.empty()) {
+    const auto value =
+        std::ranges::find_if(values, [&](const TemplateValue& one) {
+          return text.starts_with("@" + one.name + "@");
+        });
+    // a character at a time, so that nothing is replaced in a value
+    const size_t size = value == values.end() ? 1 : value->name.size() + 2;
+    filled += value == values.end() ? text.substr(0, 1)
+                                    : std::string_view(value->value);
+    text.remove_prefix(size);
   }
-  return text;
+  return filled;
 }
 
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts) {

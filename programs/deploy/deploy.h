@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "programs/run/commands.h"
@@ -30,13 +31,14 @@ std::string Render(const std::string& backend, const RenderInput& input);
 std::string RenderSlurm(const RenderInput& input);
 std::string RenderKubernetes(const RenderInput& input);
 
-// Replaces each @NAME@ of a template by its value; a name without a value is a
-// bug.
+// Replaces each @NAME@ of a template by its value, in which nothing is
+// replaced; a name without a value is a bug.
 struct TemplateValue {
   std::string name;
   std::string value;
 };
-std::string FillIn(std::string text, const std::vector<TemplateValue>& values);
+std::string FillIn(std::string_view text,
+                   const std::vector<TemplateValue>& values);
 
 // The configuration of the input with some keys changed, "KEY=VALUE". Throws
 // ConfigError if it does not load.

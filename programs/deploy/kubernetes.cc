@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/config/scalar.h"
 #include "base/fs.h"
 #include "base/rpc/curve.h"
 #include "programs/deploy/deploy.h"
@@ -75,7 +76,7 @@ spec:
       terminationGracePeriodSeconds: 120
       containers:
       - name: replay
-        image: "@IMAGE@"
+        image: @IMAGE@
         command: ["fleet"]
         args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
                "--role", "replay-$(SHARD)", "--host", "$(POD_NAME)", "--keep", "/data",
@@ -100,7 +101,7 @@ spec:
       name: data
     spec:
       accessModes: [ReadWriteOnce]@STORAGE_CLASS_6@
-      resources: {requests: {storage: "@REPLAY_STORAGE@"}}
+      resources: {requests: {storage: @REPLAY_STORAGE@}}
 )yaml";
 
 constexpr const char* kRun = R"(apiVersion: v1
@@ -110,12 +111,12 @@ metadata:
   namespace: @NAMESPACE@
 spec:
   accessModes: [ReadWriteOnce]@STORAGE_CLASS_2@
-  resources: {requests: {storage: "@RUN_STORAGE@"}}
+  resources: {requests: {storage: @RUN_STORAGE@}}
 ---
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:
-  name: @NAME@
+  name: @OBJECT@
   namespace: @NAMESPACE@
 spec:
   # the run is complete when the launcher is; pods restart alone before the set
@@ -136,7 +137,7 @@ spec:
             terminationGracePeriodSeconds: 120
             containers:
             - name: launcher
-              image: "@IMAGE@"
+              image: @IMAGE@
               command: ["/bin/sh", "-c"]
               args:
               - |
@@ -180,7 +181,7 @@ constexpr const char* kActors = R"yaml(  - name: actors
             terminationGracePeriodSeconds: 30
             containers:
             - name: agent
-              image: "@IMAGE@"
+              image: @IMAGE@
               command: ["fleet"]
               args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
                      "--host", "$(POD_NAME)", "--actors", "@ACTORS_PER_POD@",
@@ -271,20 +272,16 @@ std::string RenderKubernetes(const RenderInput& input) {
     return kubernetes.storage_class.empty()
                ? std::string()
                : fmt::format("\n{:{}}storageClassName: {}", "", blanks,
-                             kubernetes.storage_class);
+                             config::TextToYaml(kubernetes.storage_class));
   };
   const auto& learner = cluster.roles.at("learner");
   const auto& actor = cluster.roles.at("actor");
-  std::vector<TemplateValue> values;
-  if (kubernetes.actor_pods > 0) {
-    values.push_back({"ACTORS", kActors});
-  } else {
-    values.push_back({"ACTORS", ""});
-  }
-  const std::vector<TemplateValue> more = {
+  std::vector<TemplateValue> values = {
       {"NAME", name},
-      {"NAMESPACE", kubernetes.space},
-      {"IMAGE", kubernetes.image},
+      // the whole name, which a run may have called "null"
+      {"OBJECT", config::TextToYaml(name)},
+      {"NAMESPACE", config::TextToYaml(kubernetes.space)},
+      {"IMAGE", config::QuotedToYaml(kubernetes.image)},
       // a JobSet names its pods SET-JOB-INDEX-INDEX, in the subdomain SET
       {"JOIN", fmt::format("tcp://{0}-launcher-0-0.{0}:{1}", name, kJoinPort)},
       {"JOIN_PORT", std::to_string(kJoinPort)},
@@ -293,8 +290,8 @@ std::string RenderKubernetes(const RenderInput& input) {
       {"ACTOR_PODS", std::to_string(kubernetes.actor_pods)},
       {"ACTORS_PER_POD", std::to_string(actors)},
       {"SHARDS", std::to_string(config.replay.shards)},
-      {"REPLAY_STORAGE", kubernetes.replay_storage},
-      {"RUN_STORAGE", kubernetes.run_storage},
+      {"REPLAY_STORAGE", config::QuotedToYaml(kubernetes.replay_storage)},
+      {"RUN_STORAGE", config::QuotedToYaml(kubernetes.run_storage)},
       {"STORAGE_CLASS_2", storage_class(2)},
       {"STORAGE_CLASS_6", storage_class(6)},
       {"REPLAY_RESOURCES", Resources(cluster.roles.at("replay"), 1)},
@@ -302,10 +299,10 @@ std::string RenderKubernetes(const RenderInput& input) {
                                       cluster.roles.at("evaluator").cores +
                                           cluster.local_actors * actor.cores)},
       {"ACTOR_RESOURCES", Resources(actor, std::max<int64_t>(1, actors))},
-      // last: nothing is replaced in them
       {"CONFIG", Indented(yaml, 4)},
       {"KEY", Indented(key, 4)}};
-  values.insert(values.end(), more.begin(), more.end());
+  values.push_back(
+      {"ACTORS", kubernetes.actor_pods > 0 ? FillIn(kActors, values) : ""});
   const auto write = [&](const char* file, const char* text, unsigned mode) {
     AtomicWriteFile(input.folder / file, FillIn(text, values), mode);
   };

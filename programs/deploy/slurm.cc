@@ -95,21 +95,22 @@ constexpr const char* kSubmit = R"(#!/bin/bash
 #   ./submit          seed @SEED@
 #   ./submit 1 2 3    three runs
 #
-# Run folders are @FOLDER@/seed-N. A run that has begun is resumed.
+# Run folders are seed-N in this folder. A run that has begun is resumed.
 set -euo pipefail
 cd @FOLDER@
 (($# > 0)) || set -- @SEED@
 for seed in "$@"; do
-  run=$PWD/seed-$seed
-  job=$(sbatch --parsable --export="ALL,RUN=$run,SEED=$seed" \
-    --output="$run.job.log" run.sbatch)
-  echo "seed $seed: job $job, folder $run"
+  # by the environment: --export would end a value at a comma
+  export RUN=$PWD/seed-$seed SEED=$seed
+  log=${RUN//%/%%}
+  job=$(sbatch --parsable --export=ALL --output="$log.job.log" run.sbatch)
+  echo "seed $seed: job $job, folder $RUN"
   @SUBMIT_ACTORS@
 done
 )";
 constexpr const char* kSubmitActors =
-    R"(actors=$(sbatch --parsable --dependency="after:$job" --export="ALL,RUN=$run" \
-    --output="$run.actors.%a.log" actors.sbatch)
+    R"(actors=$(sbatch --parsable --dependency="after:$job" --export=ALL \
+    --output="$log.actors.%a.log" actors.sbatch)
   echo "seed $seed: actors $actors")";
 
 std::string Options(const std::string& partition,
@@ -150,13 +151,17 @@ std::string RenderSlurm(const RenderInput& input) {
       (cluster.programs.empty() ? input.commands
                                 : input.commands.At(cluster.programs))
           .Of("fleet");
+  std::string more_words;
+  for (size_t i = 1; i < words.size(); ++i) {
+    more_words += " " + ShellWord(words[i]);
+  }
   const std::string folder = ShellWord(input.folder.string());
   std::vector<TemplateValue> values = {
       {"FORWARD", kForwardSignals},
       {"NAME", config.run.name},
       {"FOLDER", folder},
       {"FLEET", ShellWord(words[0])},
-      {"PROGRAM", words.size() > 1 ? " " + words[1] : ""},
+      {"PROGRAM", more_words},
       {"SEED", std::to_string(config.run.seed)},
       {"TIME", slurm.time_limit},
       {"WARNING", std::to_string(slurm.warning_s)},

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/config/document.h"
 #include "base/fs.h"
 #include "base/metrics/format.h"
 #include "fleet/run_folder.h"
@@ -80,7 +81,7 @@ void SummarizeAlone(const Invocation& invocation, learner::EndReason reason,
   }
   totals.resume_arguments = {"learner", "--config",
                              (folder / "config.yaml").string(), "--set",
-                             "run.dir=" + folder.string()};
+                             config::Setting("run.dir", folder.string())};
   std::printf("\n%s", SummaryTable(invocation.config(), totals, {}, folder,
                                    invocation.commands)
                           .c_str());

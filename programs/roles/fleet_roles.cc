@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/config/document.h"
 #include "learner/checkpoint_folder.h"
 
 namespace replicant::programs {
@@ -25,7 +26,7 @@ constexpr int kNicenessBesideLearner = 10;
 template <typename Value>
 void Set(const std::string& key, const Value& value, RoleSpec* spec) {
   spec->command.push_back("--set");
-  spec->command.push_back(fmt::format("{}={}", key, value));
+  spec->command.push_back(config::Setting(key, fmt::format("{}", value)));
 }
 
 void AddIndex(RoleSpec* spec) {
@@ -252,8 +253,7 @@ RoleSpec MakeRole(const PlacedRole& placed, const RolePlan& plan) {
     AddIndex(&spec);
   }
   Set("run.dir", plan.run_folder.string(), &spec);
-  Set("run.key_file", plan.key_file.empty() ? "\"\"" : plan.key_file.string(),
-      &spec);
+  Set("run.key_file", plan.key_file.string(), &spec);
   kind->make(plan, &spec);
   spec.command = fleet::FillTemplate(plan.config.cluster.roles.at(role).command,
                                      spec.command);

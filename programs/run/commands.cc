@@ -5,16 +5,20 @@
 namespace replicant::programs {
 
 Commands Commands::InFolder(std::filesystem::path folder) {
-  return {std::move(folder), /*is_folder=*/true};
+  return {{std::move(folder).string()}, /*is_folder=*/true};
 }
 
-Commands Commands::OfExecutable(std::filesystem::path executable) {
-  return {std::move(executable), /*is_folder=*/false};
+Commands Commands::OfExecutable(std::vector<std::string> words) {
+  return {std::move(words), /*is_folder=*/false};
 }
 
 std::vector<std::string> Commands::Of(std::string_view program) const {
-  if (is_folder_) return {(path_ / program).string()};
-  return {path_.string(), std::string(program)};
+  if (is_folder_) {
+    return {(std::filesystem::path(words_.front()) / program).string()};
+  }
+  std::vector<std::string> words = words_;
+  words.emplace_back(program);
+  return words;
 }
 
 }  // namespace replicant::programs

@@ -14,23 +14,25 @@ class Commands {
  public:
   // Each program is a separate executable in `folder`.
   static Commands InFolder(std::filesystem::path folder);
-  // `executable` takes the name of the program as its first argument.
-  static Commands OfExecutable(std::filesystem::path executable);
+  // One executable: `words`, which begin with its path, take the name of the
+  // program as their next argument.
+  static Commands OfExecutable(std::vector<std::string> words);
 
   // The same programs at another path, on another host: a folder, or the
   // user's executable.
-  Commands At(std::filesystem::path path) const {
-    return {std::move(path), is_folder_};
+  Commands At(const std::filesystem::path& path) const {
+    return {{path.string()}, is_folder_};
   }
 
   // Returns the first words of the command that starts `program`.
   std::vector<std::string> Of(std::string_view program) const;
 
  private:
-  Commands(std::filesystem::path path, bool is_folder)
-      : path_(std::move(path)), is_folder_(is_folder) {}
+  Commands(std::vector<std::string> words, bool is_folder)
+      : words_(std::move(words)), is_folder_(is_folder) {}
 
-  std::filesystem::path path_;
+  // the folder, or the first words of every command
+  std::vector<std::string> words_;
   bool is_folder_;
 };
 

@@ -125,7 +125,7 @@ class Sweep {
       member.log = folder_ / (member.number + ".log");
       std::vector<std::string> settings = member.run.settings;
       settings.push_back(fmt::format("run.seed={}", member.run.seed));
-      settings.push_back("run.dir=" + member.folder.string());
+      settings.push_back(config::Setting("run.dir", member.folder.string()));
       try {
         resolved_.push_back(
             LoadRunConfig(config::Document::FromFile(base, settings), registry)

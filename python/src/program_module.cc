@@ -14,7 +14,7 @@ namespace replicant::python {
 namespace nb = nanobind;
 namespace {
 
-int Run(std::vector<std::string> words, const std::string& executable,
+int Run(std::vector<std::string> words, const std::vector<std::string>& command,
         const std::string& task, const nb::object& make_adapter) {
   auto registry = programs::Registry::BuiltIn();
   if (!make_adapter.is_none()) {
@@ -26,7 +26,7 @@ int Run(std::vector<std::string> words, const std::string& executable,
   argv.push_back(nullptr);
   GilRelease release;
   return programs::RunProgram(static_cast<int>(words.size()), argv.data(),
-                              registry, executable);
+                              registry, command);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ int Run(std::vector<std::string> words, const std::string& executable,
 NB_MODULE(_program, module) {
   module.def(
       "run", &replicant::python::Run, nanobind::arg("words"),
-      nanobind::arg("executable"), nanobind::arg("task"),
+      nanobind::arg("command"), nanobind::arg("task"),
       nanobind::arg("make_adapter").none(),
       "Runs the program that the words name, and returns its exit code.");
 }

@@ -88,6 +88,44 @@ TEST_F(DeployTest, SlurmScriptsAreSound) {
   EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: slurm"));
 }
 
+// Would catch a folder's name that sbatch, its patterns or the template read as
+// something else.
+TEST_F(DeployTest, TheNameOfTheFolderReachesTheJob) {
+  folder_ = parent_.path() / "a,b %j @SEED@ #1";
+  RenderAs("slurm", kRun);
+  const fs::path programs = parent_.path() / "bin";
+  MakeFolders(programs);
+  AtomicWriteFile(programs / "sbatch",
+                  "#!/bin/sh\necho \"$RUN|$SEED|$*\" >>\"$JOBS\"\necho 12\n",
+                  0755);
+  const fs::path jobs = parent_.path() / "jobs";
+  const CommandResult result = RunCommand(
+      {.command = {"env", "PATH=" + programs.string() + ":/usr/bin:/bin",
+                   "JOBS=" + jobs.string(), folder_ / "submit", "5"}},
+      std::chrono::minutes(1));
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  const std::string run = (folder_ / "seed-5").string();
+  const std::string log =
+      (parent_.path() / "a,b %%j @SEED@ #1/seed-5").string();
+  EXPECT_EQ(ReadFile(jobs),
+            run + "|5|--parsable --export=ALL --output=" + log +
+                ".job.log run.sbatch\n" + run +
+                "|5|--parsable --dependency=after:12 --export=ALL --output=" +
+                log + ".actors.%a.log actors.sbatch\n");
+}
+
+// Would catch a name that a reader of YAML takes for no value or a number.
+TEST_F(DeployTest, NamesOfKubernetesStayText) {
+  RenderAs("kubernetes",
+           "run: {name: \"null\"}\ntask: {name: cartpole-swingup}\n"
+           "cluster:\n  kubernetes: {image: 'a\"b', namespace: '12', "
+           "run_storage: '3 #'}\n");
+  EXPECT_THAT(
+      Read("4-run.yaml"),
+      AllOf(HasSubstr("  name: \"null\"\n"), HasSubstr("namespace: \"12\"\n"),
+            HasSubstr("image: \"a\\\"b\"\n"), HasSubstr("{storage: \"3 #\"}")));
+}
+
 TEST_F(DeployTest, KubernetesObjectsAreValidByTheirSchemas) {
   RenderAs("kubernetes", kRun);
   const CommandResult result =
