@@ -10,16 +10,6 @@ import os
 import sys
 
 
-def executable() -> str:
-    """The command of this package, which starts the other roles."""
-    from replicant.errors import IoError
-
-    found = os.path.join(os.path.dirname(sys.executable), "replicant")
-    if not os.access(found, os.X_OK):
-        raise IoError(f"{found}: no such program; hint: pip install replicant again")
-    return found
-
-
 def main() -> int:
     if sys.argv[1:2] == ["check-env"]:
         from replicant import _check_env
@@ -34,21 +24,24 @@ def main() -> int:
 
         # a fork, before there are threads
         _group_guard.start()
-    from replicant._libraries import load_mujoco, load_onednn, suite_folder
+    from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
 
-    load_mujoco()
     load_onednn()
-    from replicant import _own_environment, _program
+    with mujoco_if_any():
+        from replicant import _program
+    from replicant import _make_env, _process
 
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
     make_adapter = None
     if name:
         from replicant._adapter import adapt
 
-        make_adapter = functools.partial(adapt, _own_environment.find(name))
+        make_adapter = functools.partial(adapt, _make_env.find(name))
 
-    return _program.run([executable(), *sys.argv[1:]], executable(), _own_environment.TASK,
-                        make_adapter)
+    # the roles of a fleet import what this process can
+    os.environ |= _process.environment()
+    return _program.run(["replicant", *sys.argv[1:]], _process.python("replicant"),
+                        _make_env.TASK, make_adapter)
 
 
 if __name__ == "__main__":

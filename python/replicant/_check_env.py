@@ -16,7 +16,7 @@ import time
 import gymnasium
 import numpy as np
 
-from replicant import _own_environment
+from replicant import _make_env
 from replicant._adapter import Adapter, bounds_of, close_environment, is_dm_env
 from replicant.errors import Error
 
@@ -387,7 +387,7 @@ def main(arguments: list[str]) -> int:
     # as `python -m` does
     sys.path.insert(0, os.getcwd())
     try:
-        make = _own_environment.find(given.make_env)
+        make = _make_env.find(given.make_env)
     except (Error, ImportError) as error:
         print(f"check-env: {error}", file=sys.stderr)
         return 2

@@ -7,21 +7,27 @@
     action = policy.act(observation)
 """
 
+import functools
 import os
 import pathlib
 import warnings
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replicant._libraries import load_mujoco, load_onednn, suite_folder
+from replicant import _make_env
+from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
 from replicant.errors import InvalidArgument, IoError
 
-load_mujoco()
 load_onednn()
+with mujoco_if_any():
+    from replicant import _policy
 
-from replicant import _own_environment, _policy, envs  # noqa: E402
 from replicant._adapter import adapt  # noqa: E402
+
+if TYPE_CHECKING:
+    from replicant import envs
 
 
 def _checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -65,9 +71,10 @@ class Policy:
     One thread at a time may use it; a forked child must load its own.
     """
 
-    def __init__(self, core, run: pathlib.Path, checkpoint: pathlib.Path, make_adapter=None,
-                 own=None):
+    def __init__(self, core, run: pathlib.Path, checkpoint: pathlib.Path, options,
+                 make_adapter=None, own=None):
         self._core = core
+        self._options = options  # of load(), which a copy is made by
         self.run = run
         self.checkpoint = checkpoint
         self._dtype = np.uint8 if core.has_pixels else np.float32
@@ -88,7 +95,7 @@ class Policy:
         run, checkpoint = _find(run_or_checkpoint, which)
         make_adapter, own = None, []
         if make_env is not None:
-            make = _own_environment.find(_own_environment.name_of(make_env))
+            make = make_env if callable(make_env) else _make_env.find(make_env)
 
             def make_adapter():
                 adapter = adapt(make)
@@ -96,8 +103,13 @@ class Policy:
                 return adapter
 
         core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
-                              num_threads, _own_environment.TASK, make_adapter)
-        return cls(core, run, checkpoint, make_adapter, own)
+                              num_threads, _make_env.TASK, make_adapter)
+        return cls(core, run, checkpoint, {"num_threads": num_threads, "make_env": make_env},
+                   make_adapter, own)
+
+    def __reduce__(self):
+        load = functools.partial(Policy.load, **self._options)
+        return load, (self.checkpoint,)
 
     @property
     def step(self) -> int:
@@ -139,12 +151,14 @@ class Policy:
         actions = act(array, state, rows, float(explore)).astype(self.action_dtype)
         return actions if is_batch else actions[0]
 
-    def make_env(self, num_envs: int = 1, **options) -> envs.VectorEnv:
+    def make_env(self, num_envs: int = 1, **options) -> "envs.VectorEnv":
         """The environments that the policy was trained in; options as in envs.make_vec(). The
         environment of a run with make_env is made by that function alone."""
         if self._make_adapter is not None:
             raise InvalidArgument("policy: the run's environment is made by its make_env; hint: call "
                                   "that function, or evaluate()")
+        from replicant import envs
+
         return envs.make_vec(num_envs=num_envs, **{**self._core.environment, **options})
 
     def evaluate(self, num_episodes: int = 10, *, seed: int = 0,

@@ -1,30 +1,34 @@
 """Trainings: starts a fleet of processes from this package, or from the build whose program
 `fleet` is named by REPLICANT_FLEET."""
 
+import decimal
+import enum
 import json
+import numbers
 import os
 import pathlib
+import re
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from replicant import _own_environment
-from replicant.__main__ import executable
+from replicant import _make_env, _process
 from replicant.errors import ConfigError, Error, IoError
 
 
-def _fleet() -> list[str]:
-    """The command that starts a fleet: REPLICANT_FLEET, or this package's own program."""
+def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
+    """The command that starts a fleet, and its environment variables: the program of
+    REPLICANT_FLEET, or this package's own."""
     given = os.environ.get("REPLICANT_FLEET")
-    if not given:
-        return [executable(), "fleet"]
+    if not given or make_env:
+        own = {"REPLICANT_MAKE_ENV": make_env} if make_env else {}
+        return [*_process.python("replicant"), "fleet"], {**_process.environment(), **own}
     if not os.access(given, os.X_OK):
         raise IoError(f"REPLICANT_FLEET: {given}: no such program")
-    return [given]
+    return [given], dict(os.environ)
 
 
 class Run:
@@ -47,7 +51,7 @@ class Run:
         if not (path / "config.yaml").exists():
             raise IoError(f"{folder}: no folder of a run, which has a config.yaml")
         return cls(path, None, path.parent / f"{path.name}.log",
-                   None if make_env is None else _own_environment.name_of(make_env))
+                   None if make_env is None else _make_env.name_of(make_env))
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -98,6 +102,10 @@ class Run:
 
         return Policy.load(self.folder, which=which, make_env=self._make_env)
 
+    def __reduce__(self):
+        # a copy, here or in another process, watches the same run
+        return Run.open, (self.folder, self._make_env)
+
     def __enter__(self):
         return self
 
@@ -125,18 +133,54 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:
             for name in sorted(names)}
 
 
+def _plain(value, key: str):
+    """The value as JSON has it: NumPy's and other libraries' numbers and arrays, paths, enums."""
+    if isinstance(value, enum.Enum):
+        return _plain(value.value, key)
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, (bytes, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {str(_plain(name, key)): _plain(part, key) for name, part in value.items()}
+    if isinstance(value, Sequence):
+        return [_plain(part, key) for part in value]
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, (numbers.Real, decimal.Decimal)):
+        return float(value)
+    if hasattr(value, "tolist"):  # an array, a tensor or one of their numbers
+        return _plain(value.tolist(), key)
+    raise ConfigError(f"{key}: got {type(value).__name__} {value!r:.100}; want text, a path, a "
+                      "number, a bool, None, a list or a dictionary of these")
+
+
+def _setting(key: str, value) -> str:
+    """KEY=VALUE as --set takes it, by the rules of base/config/document.h: text as it stands but
+    in quotes where it would be read as something else, all else as JSON, which is YAML."""
+    plain = _plain(value, key)
+    if isinstance(plain, str):
+        is_text = plain not in ("", "~", "null", "Null", "NULL") and plain[0] not in "[{\"'" and (
+            min(plain) >= " " and "\x7f" not in plain)
+        quoted = json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\x7f")
+        return f"{key}={plain if is_text else quoted}"
+    if plain is None:
+        return f"{key}="
+    # YAML's words for what JSON has no numbers for; within quotes they are text
+    text = re.sub(r'("(?:[^"\\]|\\.)*")|NaN|(-?)Infinity',
+                  lambda m: m[1] or (f"{m[2]}.inf" if m[0].endswith("y") else ".nan"),
+                  json.dumps(plain, ensure_ascii=False))
+    return f"{key}={text}"
+
+
 def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
-    command = [*([executable(), "fleet"] if make_env else _fleet()), *arguments]
+    _make_env.check_not_importing()
+    command, environment = _fleet(make_env)
+    command += arguments
     for key, value in overrides.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        command += ["--set", f"{key}={text}"]
+        command += ["--set", _setting(key, value)]
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = dict(os.environ)
-    if make_env:
-        # the roles import what this process can
-        environment |= {"REPLICANT_MAKE_ENV": make_env,
-                        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     with log.open("a", encoding="utf-8") as output:
         # Ctrl-C is for this program, which stops the run when it likes
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
@@ -162,7 +206,7 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
     settings = {**(overrides or {}), "run.dir": str(path)}
     name = None
     if make_env is not None:
-        name = _own_environment.name_of(make_env)
-        settings = {"task.name": _own_environment.TASK, "evaluation.video.enabled": False,
+        name = _make_env.name_of(make_env)
+        settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False,
                     **settings}
     return _start(["--config", os.fspath(config)], path, settings, name)

@@ -27,14 +27,14 @@ import dataclasses
 import json
 import os
 import subprocess
-import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from replicant import _replay, errors
+from replicant import _process, _replay, errors
+from replicant._closed import NoCopy
 from replicant.errors import CommError, InvalidArgument
 
 # An array, or a dictionary of such, by name.
@@ -290,10 +290,11 @@ class Windows:
         return np.moveaxis(stacks, -1, 2)
 
 
-class _Client:
+class _Client(NoCopy):
     """The common part of writers and readers: a C++ client `_core`."""
 
     _core: Any
+    _instead = "connect another one to the same endpoint"
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -454,8 +455,9 @@ class _Child:
 
     def __init__(self, yaml: str):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "replicant._replay_child"], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, start_new_session=True)
+            _process.python("replicant._replay_child"), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, start_new_session=True,
+            env=_process.environment())
         self._all.add(self)
         self._process.stdin.write(yaml + "\n")
         self._process.stdin.flush()
@@ -501,8 +503,10 @@ def _to_json(value):
                           "strings, paths, lists and dictionaries")
 
 
-class Replay:
+class Replay(NoCopy):
     """A replay service; see start(). Any process of this host may connect to `endpoint`."""
+
+    _instead = "connect to its endpoint"
 
     def __init__(self, server, signature: Signature):
         self._server = server

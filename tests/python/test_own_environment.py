@@ -16,7 +16,7 @@ import pytest
 from dm_env import specs
 
 import replicant
-from replicant import _adapter, _own_environment, errors
+from replicant import _adapter, _make_env, errors
 from replicant._adapter import Adapter
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/python/own_environment.py"
@@ -251,15 +251,15 @@ def test_an_environment_is_closed_once():
 
 
 def test_a_function_is_named_so_that_other_processes_find_it():
-    assert _own_environment.name_of(DmCounter) == f"{__name__}:DmCounter"
-    assert _own_environment.find("dataclasses:dataclass") is dataclasses.dataclass
-    assert _own_environment.find(f"{__file__}:DmCounter").__name__ == "DmCounter"
+    assert _make_env.name_of(DmCounter) == f"{__name__}:DmCounter"
+    assert _make_env.find("dataclasses:dataclass") is dataclasses.dataclass
+    assert _make_env.find(f"{__file__}:DmCounter").__name__ == "DmCounter"
     with pytest.raises(errors.InvalidArgument, match="top level of a module"):
-        _own_environment.name_of(lambda: None)
+        _make_env.name_of(lambda: None)
     with pytest.raises(errors.InvalidArgument, match="no such file"):
-        _own_environment.find("/nowhere/env.py:make")
+        _make_env.find("/nowhere/env.py:make")
     with pytest.raises(errors.InvalidArgument, match="has no function missing"):
-        _own_environment.name_of(f"{__file__}:missing")
+        _make_env.name_of(f"{__file__}:missing")
 
 
 @pytest.fixture(scope="module")
