@@ -81,7 +81,8 @@ struct BatchReaderMetrics {
 //
 //   (M_s / sum M) P_i
 //
-// where P_i is its probability within the service. This is exact even if masses
+// where P_i is its probability within the service. While all masses are zero,
+// the sizes of the tables take their place. This is exact even if masses
 // have changed meanwhile, because both factors are the ones used for the draw.
 //
 // With several services the reader asks each for its table's size and mass five

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -201,13 +202,22 @@ std::vector<double> BatchReader::Shares() const {
   if (!HaveEnough()) return {};
   const Clock::TimePoint now = Clock::Real().Now();
   std::vector<double> shares;
-  double total = 0.0;
+  std::vector<double> sizes;  // in place of the masses, if all are zero
   for (const Shard& shard : shards_) {
     const bool can_draw =
         shards_.size() == 1 || (shard.table && shard.table->can_draw());
     const bool is_up = shard.is_checked && now >= shard.down_until && can_draw;
     shares.push_back(is_up ? shard.mass : 0.0);
-    total += shares.back();
+    sizes.push_back(
+        is_up && shard.table ? static_cast<double>(shard.table->size) : 0.0);
+  }
+  const auto sum = [](const std::vector<double>& of) {
+    return std::accumulate(of.begin(), of.end(), 0.0);
+  };
+  double total = sum(shares);
+  if (total == 0.0) {
+    shares = std::move(sizes);
+    total = sum(shares);
   }
   if (total == 0.0) return {};
   for (double& share : shares) share /= total;

@@ -13,7 +13,7 @@ struct TableState {
   int64_t min_size = 0;  // below it the table gives no item
   bool holds_writers_up = false;
 
-  bool can_draw() const { return mass > 0.0 && size >= min_size; }
+  bool can_draw() const { return size > 0 && size >= min_size; }
 };
 
 // Parses the state from the JSON of a status reply (docs/replay_protocol.md);

@@ -3,12 +3,14 @@
 // lifo), and a binary heap gives the slot of lowest priority.
 //
 // Weights in the sum tree are whole numbers of 2^-20, so that sums are exact
-// and a restored table draws the same slots as the saved one.
+// and a restored table draws the same slots as the saved one. While all of them
+// are zero, a set of bits finds the slots that are held.
 #include "replay/table/selector.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "base/check.h"
@@ -39,18 +41,66 @@ uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
                      random.UniformInt(static_cast<int64_t>(end - begin)));
 }
 
+// The held slots as one bit each.
+class SlotSet {
+ public:
+  explicit SlotSet(int64_t capacity)
+      : words_(static_cast<size_t>(capacity + kBits - 1) / kBits) {}
+
+  void Insert(int64_t slot) {
+    WordOf(slot) |= BitOf(slot);
+    ++size_;
+  }
+  void Remove(int64_t slot) {
+    WordOf(slot) &= ~BitOf(slot);
+    --size_;
+  }
+  uint64_t size() const { return size_; }
+
+  // Writes to slots[i] the slot with ranks[i] smaller ones, for ranks below
+  // size(). One pass over the words if the ranks do not fall.
+  void Find(std::span<const uint64_t> ranks, std::span<int64_t> slots) const {
+    size_t word = 0;
+    uint64_t before = 0;  // slots in earlier words
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] < before) word = 0, before = 0;
+      while (ranks[i] - before >= CountIn(word)) before += CountIn(word++);
+      uint64_t bits = words_[word];
+      for (uint64_t rank = before; rank < ranks[i]; ++rank) bits &= bits - 1;
+      slots[i] = static_cast<int64_t>(word) * kBits + std::countr_zero(bits);
+    }
+  }
+
+ private:
+  static constexpr int64_t kBits = 64;
+  uint64_t& WordOf(int64_t slot) {
+    return words_[static_cast<size_t>(slot / kBits)];
+  }
+  static uint64_t BitOf(int64_t slot) { return uint64_t{1} << (slot % kBits); }
+  uint64_t CountIn(size_t word) const {
+    return static_cast<uint64_t>(std::popcount(words_[word]));
+  }
+
+  uint64_t size_ = 0;
+  std::vector<uint64_t> words_;
+};
+
 // kPrioritized, and kUniform with the same weight for every slot. The draws
 // depend only on the slots and their weights, not on the order of earlier
 // calls; so a restored table draws the same slots as the saved one.
 class WeightedSelector : public Selector {
  public:
   WeightedSelector(int64_t capacity, bool is_uniform, double exponent)
-      : is_uniform_(is_uniform), exponent_(exponent), tree_(capacity) {}
+      : is_uniform_(is_uniform),
+        exponent_(exponent),
+        tree_(capacity),
+        held_(capacity) {}
 
   void Insert(int64_t slot, double priority) override {
     SumTree::Weight weight;
     WeightsOf({&priority, 1}, &weight);
     tree_.Set(slot, weight);
+    held_.Insert(slot);
   }
   void Update(std::span<const int64_t> slots,
               std::span<const double> priorities) override {
@@ -62,24 +112,34 @@ class WeightedSelector : public Selector {
       tree_.Set(slots.subspan(begin, count), {weights, count});
     }
   }
-  void Remove(int64_t slot) override { tree_.Set(slot, 0); }
-  bool CanSelect() const override { return tree_.total() > 0; }
+  void Remove(int64_t slot) override {
+    tree_.Set(slot, 0);
+    held_.Remove(slot);
+  }
+  bool CanSelect() const override { return held_.size() > 0; }
 
   void Select(RandomStream& random, std::span<Draw> draws) const override {
     REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
     uint64_t targets[kBlock];
     int64_t slots[kBlock];
-    const auto total = static_cast<double>(tree_.total());
+    const bool has_weights = tree_.total() > 0;
+    const uint64_t total = has_weights ? tree_.total() : held_.size();
+    const auto probability = [&](int64_t slot) {
+      const uint64_t weight = has_weights ? tree_.weight(slot) : 1;
+      return static_cast<double>(weight) / static_cast<double>(total);
+    };
     for (size_t begin = 0; begin < draws.size(); begin += kBlock) {
       const size_t count = std::min(kBlock, draws.size() - begin);
       for (size_t i = 0; i < count; ++i) {
-        targets[i] =
-            DrawFromPart(random, tree_.total(), begin + i, draws.size());
+        targets[i] = DrawFromPart(random, total, begin + i, draws.size());
       }
-      tree_.Find({targets, count}, {slots, count});
+      if (has_weights) {
+        tree_.Find({targets, count}, {slots, count});
+      } else {
+        held_.Find({targets, count}, {slots, count});
+      }
       for (size_t i = 0; i < count; ++i) {
-        const auto weight = static_cast<double>(tree_.weight(slots[i]));
-        draws[begin + i] = {slots[i], weight / total};
+        draws[begin + i] = {slots[i], probability(slots[i])};
       }
     }
   }
@@ -106,6 +166,7 @@ class WeightedSelector : public Selector {
   const bool is_uniform_;
   const double exponent_;
   SumTree tree_;
+  SlotSet held_;
 };
 
 // A doubly linked list of the slots in the order of insertion.
@@ -275,8 +336,8 @@ std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
   }
   switch (kind) {
     case SelectorKind::kPrioritized:
-      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/false,
-                                                priority_exponent);
+      return std::make_unique<WeightedSelector>(
+          capacity, /*is_uniform=*/priority_exponent == 0.0, priority_exponent);
     case SelectorKind::kUniform:
       return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/true,
                                                 0.0);

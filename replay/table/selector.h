@@ -49,14 +49,15 @@ class Selector {
                       std::span<const double> priorities) = 0;
   virtual void Remove(int64_t slot) = 0;
 
-  // Whether Select() can choose a slot. kPrioritized never chooses a slot of
-  // priority zero; all others do.
+  // Whether Select() can choose a slot: whether one is held.
   virtual bool CanSelect() const = 0;
 
-  // Fills `draws` from the same slots; removes none. kPrioritized and kUniform
-  // stratify B draws: draw j comes from the j-th of B equal parts of the
-  // cumulative probability, so slot i is expected B P(i) times.
-  // Precondition: CanSelect() (checked; aborts).
+  // Fills `draws` from the same slots; removes none. kPrioritized chooses a
+  // slot of priority zero only if all priorities are zero, and then draws
+  // uniformly, as Reverb does. kPrioritized and kUniform stratify B draws: draw
+  // j comes from the j-th of B equal parts of the cumulative probability, so
+  // slot i is expected B P(i) times. Precondition: CanSelect() (checked;
+  // aborts).
   virtual void Select(RandomStream& random, std::span<Draw> draws) const = 0;
 
   // The total weight of the slots: for kPrioritized the sum of
@@ -66,7 +67,7 @@ class Selector {
 };
 
 // Creates a selector without slots. `priority_exponent` in [0, 1] is used by
-// kPrioritized only: 0 is uniform over the slots whose priority is not zero.
+// kPrioritized only: 0 is uniform.
 // Throws InvalidArgument for a capacity outside [1, SumTree::kMaxCapacity] or
 // an exponent outside [0, 1].
 //

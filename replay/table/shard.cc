@@ -543,8 +543,6 @@ ShardStatus Shard::Status() const {
   for (const TableState& state : tables_) {
     const Table& table = *state.table;
     const RateLimiter& limiter = table.rate_limiter();
-    std::string why_samples = limiter.WhySamplesWait(table.size());
-    if (why_samples.empty()) why_samples = "no item has a priority above zero";
     status.tables.push_back(
         {.name = table.config().name,
          .size = table.size(),
@@ -560,7 +558,8 @@ ShardStatus Shard::Status() const {
          .late_updates = state.late_updates,
          .insert_wait =
              StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
-         .sample_wait = StatusOf(state.sample_wait, std::move(why_samples)),
+         .sample_wait =
+             StatusOf(state.sample_wait, limiter.WhySamplesWait(table.size())),
          .stalled = StalledSideOf(state)});
   }
   status.size_bytes = store_.memory_bytes();

@@ -68,7 +68,7 @@ Table::~Table() {
 
 int64_t Table::AdmitInserts(int64_t wanted) const {
   const bool is_queue = config_.rate_limiter.mode == RateLimiterMode::kQueue;
-  if (!is_queue && !sampler_->CanSelect()) return wanted;
+  if (!is_queue && sampler_->mass() == 0.0) return wanted;
   return limiter_.AdmitInserts(wanted, size_);
 }
 

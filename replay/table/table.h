@@ -68,9 +68,9 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // Returns how many of `wanted` inserts are admitted now. While every priority
-  // is zero, all are admitted: nothing can be sampled, and both sides would
-  // wait forever.
+  // Returns how many of `wanted` inserts are admitted now. While the mass is
+  // zero, all are admitted: a reader of several services may then draw from the
+  // others alone, and the writers would wait forever.
   int64_t AdmitInserts(int64_t wanted) const;
   // Inserts an item and takes over its uses of chunks. Its priority is the
   // writer's, or else the largest that the table has seen. Removes another item

@@ -243,6 +243,26 @@ def test_priorities_steer_the_draws():
             assert time.monotonic() < deadline
 
 
+@pytest.mark.parametrize("priority_exponent", [0.0, 0.6])
+def test_priorities_that_are_all_zero_draw_uniformly(priority_exponent):
+    tables = {"default": {"sampler": "prioritized", "n_step": 1,
+                          "priority_exponent": priority_exponent}}
+    with replay.Replay.start(STATE, tables) as service:
+        writer = service.writer()
+        writer.begin()
+        for t in range(4):
+            assert writer.append([0, t], [0], 0.0, priority=0.0)
+        assert writer.end([0, 4])
+        assert writer.flush(60)
+        reader = service.reader(batch_size=64, prefetch=1, importance_exponent=1.0)
+        for _ in range(3):
+            batch = reader.sample(timeout=60)
+            assert sorted(batch.observation[:, 1]) == sorted(16 * [0, 1, 2, 3])
+            np.testing.assert_array_equal(batch.probability, np.full(64, 1 / 4))
+            np.testing.assert_array_equal(batch.weight, np.ones(64))
+            reader.update_priorities(batch, np.zeros(64))
+
+
 def test_a_queue_gives_every_item_once_in_order():
     tables = {"queue": {"sampler": "fifo", "max_times_sampled": 1, "max_size": 4,
                         "rate_limiter": {"mode": "queue"}}}

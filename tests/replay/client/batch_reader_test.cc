@@ -347,6 +347,51 @@ TEST(BatchReaderTest, TheImportanceExponentFollowsTheInsertedSteps) {
   EXPECT_EQ(schedule.At(batch.total_steps), 1.0);
 }
 
+// Two services of 4 and 12 items: while all priorities are zero, each item is
+// drawn with probability 1/16; once one service has a weight, it has all draws.
+TEST(BatchReaderTest, ServicesWhosePrioritiesAreAllZeroDrawUniformly) {
+  const EpisodeMaker maker = MakePixels();
+  std::vector<std::unique_ptr<RunningService>> services;
+  BatchReaderOptions options{.shape = maker.shape, .batch_size = 64};
+  for (const int64_t count : {4, 12}) {
+    services.push_back(std::make_unique<RunningService>(ConfigOf(maker)));
+    Shard& shard = services.back()->shard();
+    Insert(shard, maker, 1, services.size(), count);
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      const PriorityUpdate update = {{slot, 0}, 0.0f};
+      ASSERT_EQ(shard.UpdatePriorities(0, {&update, 1}), 1);
+    }
+    options.endpoints.push_back(services.back()->endpoint());
+  }
+  BatchReader reader(options);
+  Batch batch;
+  std::map<int32_t, int64_t> draws;
+  for (int b = 0; b < 100; ++b) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    for (size_t i = 0; i < batch.shards.size(); ++i) {
+      ASSERT_DOUBLE_EQ(batch.probabilities[i], 1.0 / 16);
+      ++draws[batch.shards[i]];
+    }
+  }
+  // systematic sampling: 16 of each batch of 64 from the first
+  EXPECT_EQ(draws[0], 1600);
+  EXPECT_EQ(draws[1], 4800);
+
+  const PriorityUpdate update = {{2, 0}, 1.0f};
+  ASSERT_EQ(services[0]->shard().UpdatePriorities(0, {&update, 1}), 1);
+  const auto give_up = After(seconds(60));
+  const auto has_all_draws = [&batch] {
+    return std::ranges::all_of(batch.shards,
+                               [](int32_t shard) { return shard == 0; }) &&
+           std::ranges::all_of(batch.probabilities,
+                               [](double p) { return p == 1.0; });
+  };
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (!has_all_draws() && Clock::Real().Now() < give_up);
+  EXPECT_TRUE(has_all_draws());
+}
+
 // Three services that hold 10, 20 and 70 of 100 items give each item the
 // probability that one service with all of them gives it, and draw it as often.
 TEST(BatchReaderTest, ThreeShardsDrawAndWeighLikeOne) {

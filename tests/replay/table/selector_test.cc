@@ -32,11 +32,11 @@ using Model = std::map<int64_t, Held>;
 double ExpectedProbability(SelectorKind kind, double exponent,
                            const Model& model, int64_t slot) {
   const Held& held = model.at(slot);
+  const auto size = static_cast<double>(model.size());
+  // 0^0 is 1
   double total = 0.0;
   for (const auto& [other, other_held] : model) {
-    total += other_held.priority == 0.0
-                 ? 0.0
-                 : std::pow(other_held.priority, exponent);
+    total += std::pow(other_held.priority, exponent);
     const bool is_beaten =
         (kind == SelectorKind::kFifo && other_held.order < held.order) ||
         (kind == SelectorKind::kLifo && other_held.order > held.order) ||
@@ -46,12 +46,10 @@ double ExpectedProbability(SelectorKind kind, double exponent,
     if (is_beaten) return 0.0;
   }
   if (kind == SelectorKind::kPrioritized) {
-    return held.priority == 0.0 ? 0.0
-                                : std::pow(held.priority, exponent) / total;
+    return total == 0.0 ? 1.0 / size
+                        : std::pow(held.priority, exponent) / total;
   }
-  if (kind == SelectorKind::kUniform) {
-    return 1.0 / static_cast<double>(model.size());
-  }
+  if (kind == SelectorKind::kUniform) return 1.0 / size;
   return 1.0;
 }
 
@@ -63,11 +61,14 @@ void Update(int64_t slot, double priority, Selector* selector) {
 // after updates, or reports another probability than it draws with.
 TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
   constexpr int64_t kCapacity = 37;
-  constexpr double kExponent = 0.6;
-  for (const SelectorKind kind : kAllKinds) {
+  for (int k = 0; k < 6; ++k) {
+    const bool is_extra = k == 5;
+    const SelectorKind kind =
+        is_extra ? SelectorKind::kPrioritized : kAllKinds[k];
+    const double exponent = is_extra ? 0.0 : 0.6;
     SCOPED_TRACE(ToString(kind));
     RandomStream random(5, ToString(kind));
-    const auto selector = MakeSelector(kind, kCapacity, kExponent);
+    const auto selector = MakeSelector(kind, kCapacity, exponent);
     Model model;
     for (int i = 0; i < 5000; ++i) {
       const int64_t slot = random.UniformInt(kCapacity);
@@ -90,7 +91,7 @@ TEST(SelectorTest, AgreesWithAnObviousModelOverRandomOperations) {
         ASSERT_TRUE(model.contains(draw.slot));
         // weights are held to 2^-20
         ASSERT_NEAR(draw.probability,
-                    ExpectedProbability(kind, kExponent, model, draw.slot),
+                    ExpectedProbability(kind, exponent, model, draw.slot),
                     1e-5);
         ASSERT_GT(draw.probability, 0.0);
       }
@@ -138,7 +139,7 @@ TEST(SelectorTest, CanSelectExactlyWhenSomethingCanBeDrawn) {
     const auto selector = MakeSelector(kind, 2);
     EXPECT_FALSE(selector->CanSelect());
     selector->Insert(1, 0.0);
-    EXPECT_EQ(selector->CanSelect(), kind != SelectorKind::kPrioritized);
+    EXPECT_TRUE(selector->CanSelect());
     Update(1, 2.0, selector.get());
     EXPECT_TRUE(selector->CanSelect());
     selector->Remove(1);
@@ -179,6 +180,55 @@ TEST(SelectorTest, PrioritizedDrawsInProportionToPriorityToTheExponent) {
   }
   EXPECT_EQ(selector->mass(), 8.0);
   ExpectFrequencies(*selector, {1.0 / 8, 0.0, 2.0 / 8, 5.0 / 8});
+}
+
+// As Reverb does. More slots than a word of bits, in several words.
+TEST(SelectorTest, PrioritiesThatAreAllZeroDrawUniformly) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 200, 0.6);
+  std::vector<double> probabilities(200, 0.0);
+  for (int64_t slot = 0; slot < 200; ++slot) selector->Insert(slot, 1.0);
+  for (int64_t slot = 0; slot < 200; ++slot) {
+    const bool is_kept = slot % 5 == 0 || slot >= 190;
+    if (is_kept) {
+      Update(slot, 0.0, selector.get());
+      probabilities[static_cast<size_t>(slot)] = 1.0 / 48;
+    } else {
+      selector->Remove(slot);
+    }
+  }
+  EXPECT_EQ(selector->mass(), 0.0);
+  ExpectFrequencies(*selector, probabilities);
+  // the first priority above zero takes all draws again
+  Update(195, 1e-3, selector.get());
+  RandomStream random(1, "one");
+  Draw draws[8];
+  selector->Select(random, draws);
+  for (const Draw& draw : draws) EXPECT_EQ(draw, (Draw{195, 1.0}));
+}
+
+TEST(SelectorTest, ExponentZeroDrawsUniformlyWhateverThePriorities) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 4, 0.0);
+  for (const int64_t slot : {0, 1, 3}) selector->Insert(slot, 0.0);
+  EXPECT_EQ(selector->mass(), 3.0);
+  Update(3, 1e9, selector.get());
+  ExpectFrequencies(*selector, {1.0 / 3, 1.0 / 3, 0.0, 1.0 / 3});
+}
+
+// Each draw of a call removes its slot, as in a table with max_times_sampled.
+TEST(SelectorTest, PrioritiesThatAreAllZeroGiveEverySlotOnce) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 130);
+  std::vector<bool> is_drawn(130, false);
+  for (int64_t slot = 0; slot < 130; ++slot) selector->Insert(slot, 0.0);
+  RandomStream random(2, "all");
+  for (int left = 130; left > 0; --left) {
+    Draw draw;
+    selector->Select(random, {&draw, 1});
+    EXPECT_DOUBLE_EQ(draw.probability, 1.0 / left);
+    ASSERT_FALSE(is_drawn[static_cast<size_t>(draw.slot)]);
+    is_drawn[static_cast<size_t>(draw.slot)] = true;
+    selector->Remove(draw.slot);
+  }
+  EXPECT_FALSE(selector->CanSelect());
 }
 
 TEST(SelectorTest, UniformDrawsAllAlike) {

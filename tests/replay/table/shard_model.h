@@ -106,7 +106,7 @@ class ShardModel {
   int64_t AdmitSamples(int64_t table, int64_t wanted) const {
     const TableConfig& c = ConfigOf(table);
     const RateLimiterConfig& limiter = c.rate_limiter;
-    if (!CanSelect(table)) return 0;
+    if (size(table) == 0) return 0;
     if (limiter.mode == RateLimiterMode::kQueue) {
       return std::min(wanted, size(table));
     }
@@ -126,17 +126,16 @@ class ShardModel {
       return 1.0 / static_cast<double>(size(item.table));
     }
     if (c.sampler != SelectorKind::kPrioritized) return 1.0;
-    double total = 0.0;
-    for (const ModelItem& other : items_) {
-      if (other.table == item.table) total += Weight(c, other);
-    }
-    return Weight(c, item) / total;
+    return IsWeighed(item.table) ? Weight(c, item) / Mass(item.table)
+                                 : 1.0 / static_cast<double>(size(item.table));
   }
 
   // Whether the sampler may draw `item` at all.
   bool CanDraw(const ModelItem& item) const {
     const SelectorKind kind = ConfigOf(item.table).sampler;
-    if (kind == SelectorKind::kPrioritized) return item.priority > 0.0f;
+    if (kind == SelectorKind::kPrioritized) {
+      return item.priority > 0.0f || !IsWeighed(item.table);
+    }
     if (kind == SelectorKind::kUniform) return true;
     return &item == Choose(item.table, kind);
   }
@@ -225,12 +224,19 @@ class ShardModel {
     return std::pow(static_cast<double>(item.priority), c.priority_exponent);
   }
 
-  bool CanSelect(int64_t table) const {
-    const bool needs_priority =
-        ConfigOf(table).sampler == SelectorKind::kPrioritized;
-    return std::any_of(items_.begin(), items_.end(), [&](const ModelItem& i) {
-      return i.table == table && (!needs_priority || i.priority > 0.0f);
-    });
+  double Mass(int64_t table) const {
+    double total = 0.0;
+    for (const ModelItem& item : items_) {
+      if (item.table == table) total += Weight(ConfigOf(table), item);
+    }
+    return total;
+  }
+
+  // Whether the table has an item whose priority counts.
+  bool IsWeighed(int64_t table) const {
+    return ConfigOf(table).sampler == SelectorKind::kPrioritized
+               ? Mass(table) > 0.0
+               : size(table) > 0;
   }
 
   // The error after so many more inserts and samples.
@@ -249,7 +255,7 @@ class ShardModel {
       return size(table) < c.max_size;
     }
     return c.rate_limiter.mode == RateLimiterMode::kMinSize ||
-           !CanSelect(table) ||
+           !IsWeighed(table) ||
            size(table) < c.rate_limiter.min_size_to_sample ||
            Error(table, 1, 0) <= c.rate_limiter.error_buffer + 1e-6;
   }

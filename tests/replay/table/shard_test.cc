@@ -150,8 +150,8 @@ TEST(ShardTest, AWaitingReaderStandsInTheStatusWithTheReason) {
   EXPECT_EQ(wait.why, "the table holds 0 items; min_size_to_sample is 2");
 }
 
-// Priorities of zero on everything would stop both sides at a binding ratio.
-TEST(ShardTest, WhereNothingCanBeDrawnInsertsGoOn) {
+// The draws are uniform, and inserts go on even if another service has them.
+TEST(ShardTest, PrioritiesThatAreAllZeroStopNeitherSide) {
   FakeClock clock;
   Shard shard(OneTable(kTight), &clock);
   ASSERT_EQ(shard.TryInsert(1, 1, Episode(1, 6)), InsertResult::kInserted);
@@ -161,9 +161,11 @@ TEST(ShardTest, WhereNothingCanBeDrawnInsertsGoOn) {
     const PriorityUpdate update = {{slot, 0}, 0.0f};
     ASSERT_EQ(shard.UpdatePriorities(0, {&update, 1}), 1);
   }
-  EXPECT_EQ(shard.TrySample(0, 1, "r", &batch), 0);
-  EXPECT_EQ(shard.Status().tables[0].sample_wait.why,
-            "no item has a priority above zero");
+  EXPECT_EQ(shard.Status().tables[0].mass, 0.0);
+  batch = {};
+  ASSERT_EQ(shard.TrySample(0, 1, "r", &batch), 1);
+  EXPECT_DOUBLE_EQ(batch.items[0].probability, 1.0 / 6);
+  EXPECT_EQ(batch.items[0].priority, 0.0f);
   EXPECT_EQ(shard.TryInsert(1, 2, Episode(2, 1)), InsertResult::kInserted);
   EXPECT_EQ(shard.TrySample(0, 1, "r", &batch), 1);
 }
