@@ -106,6 +106,16 @@ TimeStep ControlEnvironment::ResetTo(std::span<const double> state,
   mj_resetData(&model, &physics_->mutable_data());
   mj_setState(&model, &physics_->mutable_data(), state.data(),
               mjSTATE_INTEGRATION);
+  // mjData::tree_asleep is part of no mjtState
+  const bool can_sleep = (model.opt.enableflags & mjENBL_SLEEP) != 0;
+  if (const double time_s = physics_->data().time; can_sleep && time_s > 0.0) {
+    is_episode_over_ = true;
+    throw InvalidArgument(fmt::format(
+        "{}: the state of time {} s does not say which bodies sleep, and the "
+        "model has <flag sleep=\"enable\"/>; allowed: a state right after a "
+        "reset",
+        physics_->name(), time_s));
+  }
   if (physics_->ForwardWithoutActuation() != PhysicsStatus::kOk) {
     is_episode_over_ = true;
     throw InvalidArgument(

@@ -57,11 +57,11 @@ class ControlEnvironment : public Environment {
   bool HasUnitRewards() const override { return is_of_suite_; }
   const EnvironmentCounters& counters() const override { return counters_; }
 
-  // Starts an episode in a given state instead of a random one.
-  //   state  mj_getState of mjSTATE_INTEGRATION
+  // Starts an episode in a given state, mj_getState of mjSTATE_INTEGRATION.
   // Set model arrays that the reset would have randomized before this call,
   // through mutable_physics(). Throws InvalidArgument for a state of another
-  // size or an invalid one.
+  // size, an invalid one, and one with a time above 0 if the model lets bodies
+  // sleep: MuJoCo's states do not say which of them do.
   TimeStep ResetTo(std::span<const double> state, const ObservationBuffer& out);
 
   const Task& task() const { return *task_; }

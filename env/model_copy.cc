@@ -1,6 +1,19 @@
 // MuJoCo offers no list of the files that a model reads, and saves a model with
 // rounded numbers. So the XML itself is read: includes are replaced by their
 // contents, every asset is copied, and its attribute names the copy.
+//
+// Files are searched as MuJoCo 3.17 does, for a main file with an absolute path
+// (docs: XMLreference, "file paths"; the rest was observed by strace):
+//
+//   include     MAIN/name, else FOLDER/name
+//   asset       the name stays if SEARCHED/name exists, else it becomes
+//               FOLDER/name within an include; strippath then cuts its folders;
+//               COMPILED/name is read
+//   submodel    like an asset, but "exists" asks the working folder, strippath
+//               is ignored and MAIN/name is read
+//
+// MAIN is the main file's folder and FOLDER the including file's. SEARCHED and
+// COMPILED are folders of the compiler element, below MAIN (FoldersOf()).
 #include "env/model_copy.h"
 
 #include <fmt/format.h>
@@ -9,10 +22,11 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "env/model_path.h"
 
 namespace replicant::env {
 namespace {
@@ -21,19 +35,22 @@ using tinyxml2::XMLElement;
 using tinyxml2::XMLNode;
 namespace stdfs = std::filesystem;
 
-// Attribute that keeps the folder of an element's file until the document is
-// saved.
+// Attribute that keeps the folder of an included element's file until the
+// document is saved.
 constexpr const char* kFolder = "replicant_folder";
 // Far more levels than any model has; only a file that includes itself exceeds
 // it.
 constexpr int kMaxDepth = 32;
 
-// Attributes with a file's name.
+// Attributes with a file's name; "filename" is a URDF's.
 constexpr const char* kFileAttributes[] = {"file",     "fileright", "fileleft",
                                            "fileup",   "filedown",  "filefront",
-                                           "fileback", "vertexfile"};
+                                           "fileback", "filename"};
 
 void Load(const stdfs::path& path, tinyxml2::XMLDocument* document) {
+  if (!stdfs::is_regular_file(path)) {
+    throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
+  }
   if (document->LoadFile(path.c_str()) != tinyxml2::XML_SUCCESS ||
       document->RootElement() == nullptr) {
     throw IoError(
@@ -50,14 +67,6 @@ void ForEach(XMLElement* element, const Visit& visit) {
   }
 }
 
-// Returns the first of the files that exists. Throws IoError if there is none.
-stdfs::path FirstOf(const std::vector<stdfs::path>& files) {
-  for (const stdfs::path& file : files) {
-    if (stdfs::is_regular_file(file)) return file;
-  }
-  throw IoError(fmt::format("MJCF: {}: no such file", files.front().string()));
-}
-
 // Replaces the includes below `element` by the files that they name. `folder`
 // is the folder of the element's file.
 void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
@@ -70,7 +79,7 @@ void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
   while (child != nullptr) {
     XMLElement* const next = child->NextSiblingElement();
     if (std::string_view(child->Name()) != "include") {
-      child->SetAttribute(kFolder, folder.c_str());
+      if (depth > 0) child->SetAttribute(kFolder, folder.c_str());
       ReplaceIncludes(child, main_folder, folder, depth);
       child = next;
       continue;
@@ -80,7 +89,10 @@ void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
       throw IoError(
           fmt::format("MJCF: {}: an include names no file", folder.string()));
     }
-    const stdfs::path file = FirstOf({main_folder / name, folder / name});
+    stdfs::path file = MujocoPath(main_folder / MujocoPath(name));
+    if (!stdfs::is_regular_file(file)) {
+      file = MujocoPath(folder / MujocoPath(name));
+    }
     tinyxml2::XMLDocument included;
     Load(file, &included);
     ReplaceIncludes(included.RootElement(), main_folder, file.parent_path(),
@@ -96,106 +108,151 @@ void ReplaceIncludes(XMLElement* element, const stdfs::path& main_folder,
   }
 }
 
-// The compiler's folders of assets.
-struct AssetFolders {
+// The compiler's settings of files.
+struct CompilerPaths {
+  stdfs::path assets;
   stdfs::path meshes;
   stdfs::path textures;
-  bool has_no_paths = false;  // strippath
+  bool strips_folders = false;  // strippath
 };
 
-// Reads them from the document; the last compiler element wins.
-AssetFolders TakeAssetFolders(XMLElement* root) {
-  AssetFolders folders;
-  for (XMLElement* compiler = root->FirstChildElement("compiler");
-       compiler != nullptr;
-       compiler = compiler->NextSiblingElement("compiler")) {
+// Takes them out of the document; the last compiler element wins.
+CompilerPaths TakeCompilerPaths(XMLElement* root) {
+  CompilerPaths paths;
+  ForEach(root, [&paths](XMLElement* element) {
+    if (std::string_view(element->Name()) != "compiler") return;
     const auto take = [&](const char* name, auto use) {
-      if (const char* value = compiler->Attribute(name)) use(value);
-      compiler->DeleteAttribute(name);
+      if (const char* value = element->Attribute(name)) use(value);
+      element->DeleteAttribute(name);
     };
-    take("assetdir",
-         [&](const char* value) { folders.meshes = folders.textures = value; });
-    take("meshdir", [&](const char* value) { folders.meshes = value; });
-    take("texturedir", [&](const char* value) { folders.textures = value; });
-    take("strippath", [&](std::string_view value) {
-      folders.has_no_paths = value == "true";
+    take("assetdir", [&](const char* value) {
+      paths.assets = paths.meshes = paths.textures = MujocoPath(value);
     });
-  }
-  return folders;
+    take("meshdir",
+         [&](const char* value) { paths.meshes = MujocoPath(value); });
+    take("texturedir",
+         [&](const char* value) { paths.textures = MujocoPath(value); });
+    take("strippath", [&](std::string_view value) {
+      paths.strips_folders = value == "true";
+    });
+  });
+  return paths;
 }
 
-// Copies assets, each once.
+// The folders, below the main file's, of one kind of asset.
+struct AssetFolders {
+  stdfs::path searched;
+  stdfs::path compiled;
+};
+
+AssetFolders FoldersOf(std::string_view kind, const CompilerPaths& paths) {
+  if (kind == "mesh") return {paths.meshes, paths.meshes};
+  if (kind == "texture") return {paths.textures, paths.textures};
+  if (kind == "flexcomp") return {{}, paths.meshes};
+  return {paths.assets, paths.meshes};  // hfield, skin
+}
+
+// Returns the file that MuJoCo reads for the name `value` of an asset or
+// submodel.
+stdfs::path FileOf(const XMLElement& element, const char* value,
+                   const stdfs::path& main_folder, const CompilerPaths& paths) {
+  const std::string_view kind = element.Name();
+  const bool is_model = kind == "model";
+  const AssetFolders folders =
+      is_model ? AssetFolders{} : FoldersOf(kind, paths);
+  const stdfs::path searched =
+      is_model ? stdfs::current_path() : main_folder / folders.searched;
+  stdfs::path name = MujocoPath(value);
+  const char* const folder = element.Attribute(kFolder);
+  if (folder != nullptr &&
+      !stdfs::is_regular_file(MujocoPath(searched / name))) {
+    name = folder / name;
+  }
+  if (paths.strips_folders && !is_model) name = name.filename();
+  return MujocoPath(main_folder / folders.compiled / name);
+}
+
+void CopyXml(const stdfs::path& xml, const stdfs::path& copy);
+
+// Copies the files of one model, each once under each of its names.
 class AssetCopies {
  public:
   explicit AssetCopies(stdfs::path folder) : folder_(std::move(folder)) {}
 
-  // Returns the name of the copy relative to the folder.
+  // Returns the name of the copy relative to the folder. The copy keeps the
+  // name of its file, after which MuJoCo names an asset.
   std::string Copy(const stdfs::path& file, bool is_model) {
-    const stdfs::path source = stdfs::weakly_canonical(file);
-    std::string& name = names_[source];
+    std::string& name =
+        names_[{stdfs::weakly_canonical(file), file.filename()}];
     if (!name.empty()) return name;
-    const std::string place = fmt::format("assets/{}", names_.size());
-    if (is_model) {
-      CopyMjcf(source, folder_ / place);
-      return name = place + "/model.xml";
+    name = fmt::format("assets/{}/{}", names_.size() - 1,
+                       file.filename().string());
+    if (is_model && !IsModelArchive(file)) {
+      CopyXml(file, folder_ / name);
+    } else {
+      CopyFile(file, folder_ / name);
     }
-    MakeFolders(folder_ / place);
+    return name;
+  }
+
+  static void CopyFile(const stdfs::path& file, const stdfs::path& copy) {
+    MakeFolders(copy.parent_path());
     std::error_code error;
-    stdfs::copy_file(source, folder_ / place / file.filename(), error);
-    if (error) {
-      throw IoError::FromErrno("cannot copy", source, error.value());
-    }
-    return name = place + "/" + file.filename().string();
+    stdfs::copy_file(file, copy, error);
+    if (error) throw IoError::FromErrno("cannot copy", file, error.value());
   }
 
  private:
   const stdfs::path folder_;
-  std::map<stdfs::path, std::string> names_;
+  std::map<std::pair<stdfs::path, stdfs::path>, std::string> names_;
 };
 
-// Copies the files of one element and makes its attributes name the copies.
+// Copies the files of one element and makes its attributes name the copies. A
+// name without a file stays: MuJoCo does not read it, as with a URDF's
+// discarded visuals, or does not compile the model.
 void CopyFiles(XMLElement* element, const stdfs::path& main_folder,
-               const AssetFolders& folders, AssetCopies* copies) {
-  const std::string_view kind = element->Name();
-  const bool is_model = kind == "model";
-  const stdfs::path asset_folder = is_model            ? stdfs::path()
-                                   : kind == "texture" ? folders.textures
-                                                       : folders.meshes;
-  const char* const own_folder = element->Attribute(kFolder);
+               const CompilerPaths& paths, AssetCopies* copies) {
+  const bool is_model = std::string_view(element->Name()) == "model";
   for (const char* attribute : kFileAttributes) {
     const char* const value = element->Attribute(attribute);
     if (value == nullptr || *value == '\0') continue;
-    stdfs::path name = value;
-    if (folders.has_no_paths) name = name.filename();
-    std::vector<stdfs::path> candidates = {main_folder / asset_folder / name};
-    if (own_folder != nullptr) {
-      candidates.push_back(stdfs::path(own_folder) / name);
-      candidates.push_back(own_folder / asset_folder / name);
-    }
-    element->SetAttribute(attribute,
-                          copies->Copy(FirstOf(candidates), is_model).c_str());
+    const stdfs::path file = FileOf(*element, value, main_folder, paths);
+    if (!stdfs::is_regular_file(file)) continue;
+    element->SetAttribute(attribute, copies->Copy(file, is_model).c_str());
   }
+}
+
+// Copies the XML file of a model to `copy`, with its assets next to it.
+void CopyXml(const stdfs::path& xml, const stdfs::path& copy) {
+  tinyxml2::XMLDocument document;
+  Load(xml, &document);
+  const stdfs::path main_folder = xml.parent_path();
+  XMLElement* const root = document.RootElement();
+  ReplaceIncludes(root, main_folder, main_folder, /*depth=*/0);
+  const CompilerPaths paths = TakeCompilerPaths(root);
+  MakeFolders(copy.parent_path());
+  AssetCopies copies(copy.parent_path());
+  ForEach(root, [&](XMLElement* element) {
+    CopyFiles(element, main_folder, paths, &copies);
+    element->DeleteAttribute(kFolder);
+  });
+  tinyxml2::XMLPrinter printer;
+  document.Print(&printer);
+  AtomicWriteFile(copy, printer.CStr());
 }
 
 }  // namespace
 
 stdfs::path CopyMjcf(const stdfs::path& mjcf, const stdfs::path& folder) {
-  tinyxml2::XMLDocument document;
-  Load(mjcf, &document);
-  const stdfs::path main_folder = stdfs::absolute(mjcf).parent_path();
-  XMLElement* const root = document.RootElement();
-  ReplaceIncludes(root, main_folder, main_folder, /*depth=*/0);
-  const AssetFolders folders = TakeAssetFolders(root);
-  MakeFolders(folder);
-  AssetCopies copies(folder);
-  ForEach(root, [&](XMLElement* element) {
-    CopyFiles(element, main_folder, folders, &copies);
-    element->DeleteAttribute(kFolder);
-  });
-  tinyxml2::XMLPrinter printer;
-  document.Print(&printer);
-  const stdfs::path copy = folder / "model.xml";
-  AtomicWriteFile(copy, printer.CStr());
+  const stdfs::path file = MujocoPath(stdfs::absolute(mjcf));
+  if (IsModelArchive(file)) {
+    // the model's name within an archive may be the archive's
+    stdfs::path copy = folder / file.filename();
+    AssetCopies::CopyFile(file, copy);
+    return copy;
+  }
+  stdfs::path copy = folder / "model.xml";
+  CopyXml(file, copy);
   return copy;
 }
 

@@ -108,4 +108,34 @@ void SetModelField(mjModel& model, const std::string& name,
   }
 }
 
+std::string FirstDifference(const mjModel& a, const mjModel& b) {
+  const auto is_of_paths = [](std::string_view name) {
+    return name == "npaths" || name == "nbuffer" || name == "paths" ||
+           name.ends_with("_pathadr");
+  };
+#define X(name) \
+  if (a.name != b.name && !is_of_paths(#name)) return #name;
+  MJMODEL_SIZES
+#undef X
+  if (std::memcmp(&a.opt, &b.opt, sizeof(a.opt)) != 0) return "opt";
+  if (std::memcmp(&a.vis, &b.vis, sizeof(a.vis)) != 0) return "vis";
+  if (std::memcmp(&a.stat, &b.stat, sizeof(a.stat)) != 0) return "stat";
+
+  // arrays of equal sizes, in one order
+  std::vector<const void*> arrays;
+  ForEachArray(a, [&arrays](const char*, const auto* array, int64_t, int64_t) {
+    arrays.push_back(array);
+  });
+  std::string first;
+  size_t i = 0;
+  ForEachArray(b, [&](const char* name, const auto* array, int64_t rows,
+                      int64_t columns) {
+    const void* const other = arrays[i++];
+    if (!first.empty() || is_of_paths(name)) return;
+    const auto bytes = static_cast<size_t>(rows * columns) * sizeof(*array);
+    if (bytes > 0 && std::memcmp(other, array, bytes) != 0) first = name;
+  });
+  return first;
+}
+
 }  // namespace replicant::env

@@ -28,4 +28,8 @@ std::vector<std::string> ModelFieldNames(const mjModel& model);
 void SetModelField(mjModel& model, const std::string& name,
                    const TensorView& value);
 
+// Compares two compiled models. Returns the name of the first size, option or
+// array that differs, or "" if there is none. Paths of files may differ.
+std::string FirstDifference(const mjModel& a, const mjModel& b);
+
 }  // namespace replicant::env

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "env/model_path.h"
 
 namespace replicant::env {
 namespace {
@@ -70,12 +71,16 @@ void InstallCallbacks() {
 
 MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
   InstallCallbacks();
-  if (!std::filesystem::is_regular_file(path)) {
+  if (!std::filesystem::is_regular_file(MujocoPath(path))) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
   std::array<char, 1024> error{};
-  MjSpecPtr spec(mj_parseXML(path.c_str(), /*vfs=*/nullptr, error.data(),
-                             static_cast<int>(error.size())));
+  const auto size = static_cast<int>(error.size());
+  MjSpecPtr spec(
+      IsModelArchive(path)
+          ? mj_parse(path.c_str(), /*content_type=*/nullptr,
+                     /*vfs=*/nullptr, error.data(), size)
+          : mj_parseXML(path.c_str(), /*vfs=*/nullptr, error.data(), size));
   if (spec == nullptr) {
     throw IoError(
         fmt::format("MJCF: {}: {}", path.string(), OneLine(error.data())));

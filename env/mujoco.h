@@ -25,8 +25,8 @@ using MjModelPtr = std::unique_ptr<mjModel, MjModelDeleter>;
 using MjDataPtr = std::unique_ptr<mjData, MjDataDeleter>;
 using MjSpecPtr = std::unique_ptr<mjSpec, MjSpecDeleter>;
 
-// Parses an MJCF file into a specification that can still be
-// edited. Includes and assets are found relative to the file.
+// Parses a file of a model (MJCF, URDF, or an archive of either) that can still
+// be edited. Includes and assets are found relative to the file.
 // Throws IoError with MuJoCo's message if the file is missing or
 // cannot be parsed.
 MjSpecPtr ParseMjcf(const std::filesystem::path& path);

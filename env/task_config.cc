@@ -26,9 +26,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   reader.Field("name", &c.name,
                "DOMAIN-TASK; env_rollout --list prints every name");
   reader.Field("mjcf", &c.mjcf,
-               "MJCF file that replaces the task's own model, relative to "
-               "the file that holds this key; empty: the task's own. A run "
-               "keeps a copy");
+               "model file (MJCF, URDF, .mjz or .zip) that replaces the task's "
+               "own, relative to the file that holds this key; empty: the "
+               "task's own. A run keeps a copy");
   reader.Field(
       "suite_folder", &c.suite_folder,
       "folder dm_control/suite with the Control Suite's models, "

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
+
 #include "base/config/edit.h"
+#include "base/error.h"
 #include "env/model_copy.h"
+#include "env/model_fields.h"
 
 namespace replicant::programs {
 namespace {
@@ -15,6 +19,31 @@ bool IsWithin(const std::filesystem::path& path,
       std::filesystem::weakly_canonical(path).lexically_relative(
           std::filesystem::weakly_canonical(folder));
   return !relative.empty() && *relative.begin() != "..";
+}
+
+// Copies the model into `folder` and compiles both. Removes the copy and throws
+// ConfigError if they differ.
+std::filesystem::path CopyEqualModel(const env::TaskDefinition& task,
+                                     const std::filesystem::path& model,
+                                     const std::filesystem::path& folder) {
+  const env::MjModelPtr original = env::LoadModel(task, {.mjcf = model});
+  std::string problem;
+  try {
+    std::filesystem::path copy = env::CopyMjcf(model, folder);
+    const std::string difference =
+        env::FirstDifference(*original, *env::LoadModel(task, {.mjcf = copy}));
+    if (difference.empty()) return copy;
+    problem = fmt::format("its {} differs", difference);
+  } catch (const IoError& error) {
+    problem = error.what();
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  throw ConfigError(
+      fmt::format("task.mjcf: {}: the run's copy is not the same model: {}; "
+                  "hint: put the model's files into its folder, and name each "
+                  "by one name without folders",
+                  model.string(), problem));
 }
 
 }  // namespace
@@ -33,7 +62,8 @@ std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
   for (int i = 2; std::filesystem::exists(run_folder / name); ++i) {
     name = fmt::format("model-{}", i);
   }
-  const auto copy = env::CopyMjcf(model, run_folder / name);
+  const std::filesystem::path folder = run_folder / name;
+  const std::filesystem::path copy = CopyEqualModel(task, model, folder);
   return config::WithValue(resolved_yaml, "task.mjcf",
                            copy.lexically_relative(run_folder).string());
 }

@@ -12,7 +12,9 @@ namespace replicant::programs {
 // RUN/model-2, ... if that exists, and returns `resolved_yaml` with task.mjcf
 // set to the copy, relative to the run's folder. Returns `resolved_yaml`
 // unchanged for a model of the Control Suite, or one already in the folder.
-// Throws IoError.
+// Compiles the model and its copy: throws ConfigError, leaving no copy, if they
+// differ in anything but paths of files. Throws IoError if the model does not
+// load.
 std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
                       const std::filesystem::path& run_folder,
                       const std::string& resolved_yaml);

@@ -251,6 +251,37 @@ TEST_F(ControlEnvironmentTest, ContinuesExactlyFromASavedState) {
                         saved.size(), saved.size() + 1));
 }
 
+// Which bodies sleep is not in MuJoCo's states. Right after a reset, none does
+// that the reset of the other environment would not put to sleep too.
+TEST_F(ControlEnvironmentTest, StatesOfModelsThatSleepAreThoseOfResets) {
+  TaskDefinition task = DefineSmallTask(folder_, {.time_limit_s = 1.0});
+  task.edit = [](mjSpec& spec) { spec.option.enableflags |= mjENBL_SLEEP; };
+  const auto first = MakeEnvironment(task, {.seed = 7});
+  const auto second = MakeEnvironment(task, {.seed = 8});
+  const auto save = [&first] {
+    const mjModel& model = first->physics().model();
+    std::vector<double> state(
+        static_cast<size_t>(mj_stateSize(&model, mjSTATE_INTEGRATION)));
+    mj_getState(&model, &first->physics().data(), state.data(),
+                mjSTATE_INTEGRATION);
+    return state;
+  };
+  first->Reset(out_);
+  const std::vector<double> start = save();
+  for (int t = 0; t < 5; ++t) first->Step(std::array{1.0, 0.3}, out_);
+  const auto expected = state_;
+  second->Reset(out_);
+  for (int t = 0; t < 50; ++t) second->Step(kNoAction, out_);
+  second->ResetTo(start, out_);
+  for (int t = 0; t < 5; ++t) second->Step(std::array{1.0, 0.3}, out_);
+  EXPECT_EQ(state_, expected);
+
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { second->ResetTo(save(), out_); }),
+            "small-push: the state of time 0.05 s does not say which bodies "
+            "sleep, and the model has <flag sleep=\"enable\"/>; allowed: a "
+            "state right after a reset");
+}
+
 TEST_F(ControlEnvironmentTest, TimestepsThatDoNotFitAreRefused) {
   EXPECT_EQ(MessageOf<InvalidArgument>([&] {
               Make({.time_limit_s = 1.0, .control_timestep_s = 0.015});

@@ -43,6 +43,18 @@ TEST_F(ModelFieldsTest, ReachesFloatingPointArraysOnly) {
       "name; did you mean 'geom_pos'?");
 }
 
+TEST_F(ModelFieldsTest, NamesTheFirstDifferenceOfTwoModels) {
+  const MjModelPtr copy = CopyModel(*model_);
+  EXPECT_EQ(FirstDifference(*model_, *copy), "");
+  copy->geom_rgba[3] = 0.5f;
+  EXPECT_EQ(FirstDifference(*model_, *copy), "geom_rgba");
+  copy->opt.timestep *= 2.0;
+  EXPECT_EQ(FirstDifference(*model_, *copy), "opt");
+  TaskDefinition other = testing::DefineSmallTask(folder_);
+  other.edit = [](mjSpec& spec) { mjs_addKey(&spec); };
+  EXPECT_EQ(FirstDifference(*model_, *LoadModel(other, {})), "nkey");
+}
+
 TEST_F(ModelFieldsTest, ReplacesAnArray) {
   const std::array<double, 3> position = {1.0, 2.0, 3.0};
   SetModelField(*model_, "geom_pos",
