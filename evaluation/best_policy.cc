@@ -21,10 +21,7 @@ std::filesystem::path FolderOf(const std::filesystem::path& run) {
   return run / "best";
 }
 
-struct Kept {
-  std::filesystem::path path;
-  double mean_return = 0.0;
-};
+using Kept = BestPolicy::Kept;
 
 // The kept policies that can be read: one, or two after a crash.
 std::vector<Kept> KeptIn(const std::filesystem::path& run) {
@@ -72,17 +69,16 @@ void BestPolicy::Offer(const EvaluationRecord& record,
         {.step = record.step,
          .metadata = {{kReturnKey, fmt::format("{}", record.mean)},
                       {agents::kAgentStepsKey, std::to_string(agent_steps)}}});
-    for (const Kept& kept : before) std::filesystem::remove_all(kept.path);
+    for (const Kept& kept : before)
+      std::filesystem::remove_all(kept.checkpoint);
   } catch (const std::exception& error) {
     spdlog::warn("the best policy was not kept: {}", error.what());
   }
 }
 
-std::optional<std::filesystem::path> BestPolicy::Find(
+std::optional<BestPolicy::Kept> BestPolicy::Find(
     const std::filesystem::path& run_folder) {
-  const std::optional<Kept> best = BestOf(KeptIn(run_folder));
-  if (!best) return std::nullopt;
-  return best->path;
+  return BestOf(KeptIn(run_folder));
 }
 
 }  // namespace replicant::evaluation

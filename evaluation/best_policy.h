@@ -27,10 +27,12 @@ class BestPolicy {
   void Offer(const EvaluationRecord& record,
              const runtime::VariableStore& policy, int64_t agent_steps);
 
-  // Returns the checkpoint of the best policy; std::nullopt if there is no
-  // readable one.
-  static std::optional<std::filesystem::path> Find(
-      const std::filesystem::path& run_folder);
+  struct Kept {
+    std::filesystem::path checkpoint;
+    double mean_return = 0.0;
+  };
+  // Returns the best policy; std::nullopt if there is no readable one.
+  static std::optional<Kept> Find(const std::filesystem::path& run_folder);
 
  private:
   const std::filesystem::path run_folder_;

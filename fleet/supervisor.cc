@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/exit_codes.h"
 #include "base/rng.h"
 #include "fleet/log_follower.h"
 #include "fleet/protocol/heartbeat_sender.h"
@@ -104,22 +105,24 @@ void Supervisor::CheckExit(Member& member) {
     if (is_good) {
       spdlog::info("{} has ended", name);
     } else if (!is_stopping_now_) {
-      result_->problems.push_back(fmt::format(
-          "{}: {}; see {}", name,
-          was_killed ? member.killed_because
-                     : status->ToString() + " while the run was stopped",
-          LogOf(member)));
+      result_->problems.push_back(
+          fmt::format("{}: {}; see {}", name,
+                      was_killed ? member.killed_because
+                      : status->code == kExitUnsaved
+                          ? ReasonOf(member)
+                          : status->ToString() + " while the run was stopped",
+                      LogOf(member)));
       spdlog::warn("{}", result_->problems.back());
     }
     return;
   }
   if (member.spec.group_arguments) return EndMember(member, *status, is_lost);
-  if (status->ok() && !was_killed &&
+  if (IsDoneWith(status->code) && !was_killed &&
       member.spec.on_success != RoleSpec::OnSuccess::kRestart) {
     member.phase = RolePhase::kEnded;
     spdlog::info("{} is done", name);
     if (member.spec.on_success == RoleSpec::OnSuccess::kCompletesRun) {
-      Complete(member);
+      Complete(member, *status);
     }
     return;
   }
@@ -147,13 +150,18 @@ std::string Supervisor::WhyNoRestart(Member& member, const ExitStatus& status) {
   return is_again ? "another restart would meet the same data" : "";
 }
 
-void Supervisor::Complete(const Member& member) {
-  const auto last = monitor_.Latest(member.spec.id);
-  const bool says_why = last && last->beat.state == RoleState::kDraining;
-  const std::string why = says_why ? last->beat.reason : "";
+void Supervisor::Complete(const Member& member, const ExitStatus& status) {
+  const std::string why = ReasonOf(member);
   BeginStop(RunStatus::kComplete, member.spec.id.ToString() +
                                       " has completed the run" +
                                       (why.empty() ? "" : ": " + why));
+  result_->is_unsaved = status.code == kExitUnsaved;
+}
+
+std::string Supervisor::ReasonOf(const Member& member) const {
+  const auto last = monitor_.Latest(member.spec.id);
+  const bool says_why = last && last->beat.state == RoleState::kDraining;
+  return says_why ? last->beat.reason : "";
 }
 
 void Supervisor::CheckHeartbeat(Member& member) {

@@ -35,9 +35,14 @@ struct RunResult {
   std::string message;
   // Problems while the roles drained, one line each.
   std::vector<std::string> problems;
+  // A role could not write all of its results (kExitUnsaved); the message says
+  // which.
+  bool is_unsaved = false;
 
   // Whether the program may end with success.
-  bool ok() const { return status != RunStatus::kFailed && problems.empty(); }
+  bool ok() const {
+    return status != RunStatus::kFailed && problems.empty() && !is_unsaved;
+  }
 };
 
 // Starts the roles of a run in order, watches them, restarts those that fail
@@ -61,7 +66,8 @@ struct RunResult {
 // twice in a row: a restart meets the same data.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
-// the reason of kDraining.
+// the reason of kDraining. It does so with kExitUnsaved, too: another attempt
+// would only repeat work that is done.
 //
 // A remote role waits until the backend has room for it. Losing its host is not
 // a failure: the role waits for another host. Nor is silence of the role while
@@ -166,7 +172,9 @@ class Supervisor {
 
   void CheckExit(Member& member);
   // Ends the run because the role has succeeded.
-  void Complete(const Member& member);
+  void Complete(const Member& member, const ExitStatus& status);
+  // What the role gave as the reason of its end; empty for none.
+  std::string ReasonOf(const Member& member) const;
   // --- supervisor_group.cc ---
   void FindGroup();
   void EndMember(Member& member, const ExitStatus& status, bool is_lost);

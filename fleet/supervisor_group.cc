@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/exit_codes.h"
 #include "fleet/log_follower.h"
 #include "fleet/supervisor.h"
 
@@ -39,9 +40,9 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
   const bool was_killed = member.phase == RolePhase::kKilled;
   const bool leads = &member == group_.members.front();
   member.phase = RolePhase::kPending;
-  if (status.ok() && !was_killed) {
+  if (IsDoneWith(status.code) && !was_killed) {
     spdlog::info("{} is done", member.spec.id.ToString());
-    if (leads && !group_.is_growing) return Complete(member);
+    if (leads && !group_.is_growing) return Complete(member, status);
     // a follower ends before the leader, which saves the rest
     if (!leads) return;
   }
@@ -49,9 +50,10 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
     group_.is_ending = true;
     group_.end_by = now_ + kEndPatience;
   }
-  const bool is_its_own =
-      was_killed ? !member.is_killed_with_group
-                 : !status.ok() && status.code != kExitPeerLost && !is_lost;
+  const bool is_its_own = was_killed
+                              ? !member.is_killed_with_group
+                              : !IsDoneWith(status.code) &&
+                                    status.code != kExitPeerLost && !is_lost;
   if (!is_its_own) return;
   group_.has_failed = true;
   HandleFailure(member, was_killed ? member.killed_because : status.ToString(),

@@ -121,11 +121,12 @@ EndReason Learner::Run() {
     if (checkpoint_.HasPassed(now)) run_checkpointer_.Start(step_);
     run_checkpointer_.Advance(step_);
   }
-  run_checkpointer_.SaveLast(step_, [this]() -> std::optional<int64_t> {
-    if (IsAtStepLimit() || is_input_over_) return std::nullopt;
-    TakeStep();
-    return step_;
-  });
+  unsaved_ =
+      run_checkpointer_.SaveLast(step_, [this]() -> std::optional<int64_t> {
+        if (IsAtStepLimit() || is_input_over_) return std::nullopt;
+        TakeStep();
+        return step_;
+      });
   workload_.Stop();
   Report(clock_.Now());
   Publish();

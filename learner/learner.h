@@ -98,10 +98,13 @@ class Learner {
           Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Trains to the end of the run and writes a last checkpoint. Throws what the
-  // workload's Step() throws (a runtime::NumericError names the step), and
-  // IoError if the last checkpoint cannot be written. Earlier checkpoints that
-  // fail are logged and tried again after the interval.
+  // workload's Step() throws (a runtime::NumericError names the step).
+  // Checkpoints that fail are logged and tried again after the interval, except
+  // the last one: a limit that is reached ends the run all the same.
   EndReason Run();
+  // After Run(): why the last checkpoint is not complete, with its step; empty
+  // if it is.
+  const std::string& unsaved() const { return unsaved_; }
 
   int64_t step() const { return step_; }
   // Seconds of training since the run began, over all resumes.
@@ -137,6 +140,7 @@ class Learner {
   RunCheckpointer run_checkpointer_;
   metrics::Curves curves_;
   metrics::JsonLinesWriter lines_;
+  std::string unsaved_;
   std::optional<ParameterPublisher> parameters_;
 
   int64_t step_ = 0;

@@ -76,7 +76,8 @@ bool RunCheckpointer::Guard(const std::function<void()>& work) {
 }
 
 void RunCheckpointer::Fail(const std::string& why) {
-  spdlog::error("no checkpoint of step {}: {}", manifest_.step, why);
+  failure_ = fmt::format("no checkpoint of step {}: {}", manifest_.step, why);
+  if (!is_last_) spdlog::error("{}", failure_);
   phase_ = Phase::kIdle;
   ++num_failed_;
 }
@@ -91,10 +92,10 @@ bool RunCheckpointer::Cut(int64_t step) {
     }
   } const unpause{input_};
   const Clock::TimePoint begin = clock_.Now();
-  manifest_ = {.step = step,
-               .id = folder_.NextId(),
-               .seconds = run_seconds_(),
-               .epochs = workload_.NumEpochs()};
+  manifest_ = {.step = step};  // for the message if the rest fails
+  manifest_.id = folder_.NextId();
+  manifest_.seconds = run_seconds_();
+  manifest_.epochs = workload_.NumEpochs();
   const auto variables = std::make_shared<const runtime::HostVariables>(
       runtime::CopyVariables(workload_.variables()));
   writing_ = PostOrRun(
@@ -149,9 +150,8 @@ void RunCheckpointer::AwaitLearnersPart(Clock::TimePoint deadline) {
   while (writing_.valid()) {
     if (IsDone(writing_)) return writing_.get();
     if (clock_.Now() >= deadline) {
-      throw IoError(fmt::format(
-          "no checkpoint of step {}: the disk has stalled; {} is not written",
-          manifest_.step, folder_.PathOf(manifest_.step).string()));
+      throw IoError(fmt::format("the disk has stalled; {} is not written",
+                                folder_.PathOf(manifest_.step).string()));
     }
     std::this_thread::sleep_for(kPollInterval);
   }
@@ -170,11 +170,13 @@ void RunCheckpointer::AwaitEnd(Clock::TimePoint deadline) {
   }
 }
 
-void RunCheckpointer::SaveLast(
+std::string RunCheckpointer::SaveLast(
     int64_t step, const std::function<std::optional<int64_t>()>& take_step) {
   const Clock::TimePoint deadline = clock_.Now() + kLastSavePatience;
   AwaitEnd(deadline);
-  if (!IsWanted(step)) return;
+  if (!IsWanted(step)) return "";
+  is_last_ = true;
+  failure_.clear();
   Pause();
   drain_until_ = std::min(deadline, clock_.Now() + kLastDrainPatience);
   while (!IsDrained()) {
@@ -182,9 +184,12 @@ void RunCheckpointer::SaveLast(
     if (!next) break;
     step = *next;
   }
-  static_cast<void>(Cut(step));
-  AwaitLearnersPart(deadline);
-  AwaitEnd(deadline);
+  const bool is_written = Guard([&] {
+    static_cast<void>(Cut(step));
+    AwaitLearnersPart(deadline);
+  });
+  if (is_written) AwaitEnd(deadline);
+  return failure_;
 }
 
 }  // namespace replicant::learner

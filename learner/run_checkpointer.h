@@ -50,11 +50,11 @@ class RunCheckpointer {
 
   // Writes a checkpoint at the end of the run and waits until it is complete,
   // at most kLastSavePatience. `take_step` calls the workload's Step() and
-  // returns the training step, or nothing if the run may make no more. Throws
-  // IoError if the learner's part is not written in time. If the input's part
-  // fails, logs the failure and leaves the checkpoint incomplete.
-  void SaveLast(int64_t step,
-                const std::function<std::optional<int64_t>()>& take_step);
+  // returns the training step, or nothing if the run may make no more. Returns
+  // why the checkpoint is not complete, with its step; empty if it is. That is
+  // not logged. If only the input's part fails, the learner's part remains.
+  [[nodiscard]] std::string SaveLast(
+      int64_t step, const std::function<std::optional<int64_t>()>& take_step);
 
   // Less than the time that the fleet gives a role to end.
   static constexpr Clock::Duration kLastSavePatience = std::chrono::seconds(45);
@@ -82,8 +82,9 @@ class RunCheckpointer {
   // Step 3, as far as possible without waiting. Throws as
   // CheckpointedInput::PollSaved(), CheckpointFolder::Save() and Complete() do.
   void Proceed();
-  // Runs `work`. If it throws Error, logs the reason and returns false.
+  // Runs `work`. If it throws Error, calls Fail() and returns false.
   bool Guard(const std::function<void()>& work);
+  // Ends the checkpoint under way. Logs the reason, unless it is the last one.
   void Fail(const std::string& why);
   // Waits for the end of step 3.
   void AwaitEnd(Clock::TimePoint deadline);
@@ -105,6 +106,8 @@ class RunCheckpointer {
   double cut_seconds_ = 0.0;  // time that Cut() delayed the training
   std::optional<Clock::TimePoint> completed_at_;
   int64_t num_failed_ = 0;
+  bool is_last_ = false;
+  std::string failure_;  // of the last checkpoint
 };
 
 }  // namespace replicant::learner

@@ -13,6 +13,7 @@
 
 #include "base/disk_queue.h"
 #include "base/error.h"
+#include "base/exit_codes.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/process.h"
@@ -195,11 +196,19 @@ int Run(const Invocation& invocation) {
     SummarizeAlone(invocation, reason, first_step, report.last(),
                    report.scalars(), ToSeconds(Clock::Real().Now() - start));
   }
-  heartbeat.SetState(fleet::RoleState::kDraining, ToString(reason));
+  std::string end(ToString(reason));
+  if (!learner.unsaved().empty()) {
+    // a fleet names it, once, from the heartbeat
+    spdlog::log(is_alone ? spdlog::level::err : spdlog::level::info, "{}",
+                learner.unsaved());
+    end += "; " + learner.unsaved();
+  }
+  heartbeat.SetState(fleet::RoleState::kDraining, end);
   // success means that the run is complete
-  return reason == EndReason::kStopped
-             ? ExitCodeOfStop(heartbeat_options, heartbeat)
-             : 0;
+  const int code = reason == EndReason::kStopped
+                       ? ExitCodeOfStop(heartbeat_options, heartbeat)
+                       : 0;
+  return code == 0 && !learner.unsaved().empty() ? kExitUnsaved : code;
 }
 
 // The place of a process in a group that may have fewer than the configuration

@@ -236,9 +236,11 @@ void LockstepTraining::Run() {
   AtomicWriteFile(folder_ / "config.yaml",
                   KeepModel(config_, tasks_, folder_, resolved_yaml_));
   learner.Run();
-  if (!evaluation) return;
-  evaluation->RunLast(newest, num_frames());
-  DrawCurveOfRun(folder_, config_.task.name);
+  if (evaluation) {
+    evaluation->RunLast(newest, num_frames());
+    DrawCurveOfRun(folder_, config_.task.name);
+  }
+  if (!learner.unsaved().empty()) throw IoError(learner.unsaved());
 }
 
 }  // namespace

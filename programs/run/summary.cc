@@ -106,7 +106,10 @@ std::string SummaryTable(
   }
   AddReturns(records, &rows);
   if (const auto best = evaluation::BestPolicy::Find(run_folder)) {
-    rows.emplace_back("best policy", best->string());
+    // not the best return, if the disk was full then or a resume has lost it
+    rows.emplace_back("best policy", fmt::format("{} (return {:.1f})",
+                                                 best->checkpoint.string(),
+                                                 best->mean_return));
   }
   std::error_code no_curve;
   if (const auto curve = run_folder / "curve.png";

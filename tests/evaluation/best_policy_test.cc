@@ -32,8 +32,8 @@ class BestPolicyTest : public ::testing::Test {
         .Offer({.step = step, .mean = mean}, runner_.store(), 10 * step);
   }
   int64_t BestStep() const {
-    const auto path = BestPolicy::Find(run_.path());
-    return path ? runtime::ReadCheckpointInfo(*path).step : -1;
+    const auto best = BestPolicy::Find(run_.path());
+    return best ? runtime::ReadCheckpointInfo(best->checkpoint).step : -1;
   }
 
   GraphRunner runner_;
@@ -52,9 +52,10 @@ TEST_F(BestPolicyTest, KeepsTheOneWithTheLargestReturn) {
   Offer(60, 4.0);
   EXPECT_EQ(BestStep(), 30);
 
-  const auto path = BestPolicy::Find(run_.path());
-  EXPECT_EQ(*path, run_.path() / "best" / "step-000000000030");
-  const auto info = runtime::LoadCheckpoint(*path, runner_.store());
+  const auto best = BestPolicy::Find(run_.path());
+  EXPECT_EQ(best->checkpoint, run_.path() / "best" / "step-000000000030");
+  EXPECT_EQ(best->mean_return, 5.0);
+  const auto info = runtime::LoadCheckpoint(best->checkpoint, runner_.store());
   EXPECT_EQ(runner_.store().Get("w").Span<double>()[0], 30.0);
   EXPECT_EQ(agents::AgentStepsIn(info.metadata), 300);
   // the one before is gone
@@ -65,16 +66,17 @@ TEST_F(BestPolicyTest, KeepsTheOneWithTheLargestReturn) {
 // The one before stays until the new one is on the disk.
 TEST_F(BestPolicyTest, AStepMayBeKeptAgain) {
   Offer(30, 5.0);
-  const auto before = BestPolicy::Find(run_.path());
+  const auto before = BestPolicy::Find(run_.path())->checkpoint;
   Offer(30, 6.0);
-  EXPECT_EQ(BestPolicy::Find(run_.path()),
+  EXPECT_EQ(BestPolicy::Find(run_.path())->checkpoint,
             run_.path() / "best" / "step-000000000030-2");
-  EXPECT_FALSE(std::filesystem::exists(*before));
+  EXPECT_FALSE(std::filesystem::exists(before));
 }
 
 TEST_F(BestPolicyTest, ADamagedOneIsReplaced) {
   Offer(20, 9.0);
-  AtomicWriteFile(*BestPolicy::Find(run_.path()) / "checkpoint.json", "{");
+  AtomicWriteFile(BestPolicy::Find(run_.path())->checkpoint / "checkpoint.json",
+                  "{");
   EXPECT_EQ(BestStep(), -1);
   Offer(30, 1.0);
   EXPECT_EQ(BestStep(), 30);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/exit_codes.h"
 #include "tests/fleet/supervisor_fixture.h"
 #include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
@@ -279,6 +280,46 @@ TEST_F(SupervisorTest, ARoleThatCompletesTheRunMaySayWhy) {
   Pass(seconds(1));
   EXPECT_EQ(supervisor_->result().message,
             "learner-0 has completed the run: step limit");
+}
+
+// Would catch a full disk on which a run repeats its end until its restarts are
+// spent.
+TEST_F(SupervisorTest, ARoleThatIsDoneButCouldNotSaveIsNotRestarted) {
+  StartAll();
+  Beat(kLearner, RoleState::kDraining,
+       "time limit; no checkpoint of step 9: x");
+  Exit("learner-0", {kExitUnsaved, 0});
+  supervisor_->Step();
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("term actor-0"));
+  Exit("actor-0", {0, 0});
+  supervisor_->Step();
+  Exit("replay-0", {0, 0});
+  supervisor_->Step();
+  ASSERT_TRUE(supervisor_->IsFinished());
+  const RunResult result = supervisor_->result();
+  EXPECT_EQ(result.status, RunStatus::kComplete);
+  EXPECT_EQ(result.message,
+            "learner-0 has completed the run: time limit; no checkpoint of "
+            "step 9: x");
+  EXPECT_FALSE(result.ok());
+}
+
+TEST_F(SupervisorTest, ARoleThatCouldNotSaveAtAStopSaysSo) {
+  StartAll();
+  supervisor_->RequestStop("asked to");
+  supervisor_->Step();
+  Exit("actor-0", {0, 0});
+  supervisor_->Step();
+  Beat(kLearner, RoleState::kDraining,
+       "asked to stop; no checkpoint of step 9: x");
+  Exit("learner-0", {kExitUnsaved, 0});
+  supervisor_->Step();
+  Exit("replay-0", {0, 0});
+  supervisor_->Step();
+  EXPECT_THAT(supervisor_->result().problems,
+              ElementsAre("learner-0: asked to stop; no checkpoint of step 9: "
+                          "x; see " +
+                          folder_.LogFile(kLearner, 1).string()));
 }
 
 // Would catch a full disk that ends a run whose learner has failed once.

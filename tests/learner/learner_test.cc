@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -187,6 +191,21 @@ TEST_F(LearnerTest, AFullDiskCostsPointsOfTheCurveAlone) {
   const Run run = RunUntil({.max_steps = 50});
   EXPECT_EQ(run.step, 50);
   EXPECT_THAT(CheckpointSteps(), ElementsAre(50));
+}
+
+// The limit ends the run; another attempt would only repeat the training.
+TEST_F(LearnerTest, ALastCheckpointThatFailsEndsTheRunAllTheSame) {
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  config_.limits = {.max_steps = 5};
+  const auto run = folder_.path() / "run";
+  Learner learner(config_, run, &workload, {}, &clock);
+  std::filesystem::remove_all(run / "checkpoints");
+  AtomicWriteFile(run / "checkpoints", "");
+  EXPECT_EQ(learner.Run(), EndReason::kStepLimit);
+  EXPECT_EQ(workload.num_stops, 1);
+  EXPECT_THAT(learner.unsaved(),
+              ::testing::StartsWith("no checkpoint of step 5: "));
 }
 
 TEST_F(LearnerTest, ARunThatIsResumedEqualsOneThatWasNot) {

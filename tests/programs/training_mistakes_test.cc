@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 class TrainingMistakesTest : public TrainingFixture {};
 
@@ -74,7 +75,8 @@ TEST_F(TrainingMistakesTest, ACommandStandsAlone) {
 }
 
 // A file that may not grow is what a full disk looks like to its writer.
-TEST_F(TrainingMistakesTest, ADiskThatFillsUpEndsTheRun) {
+// The run trains through it, ends at its limit once, and says what is missing.
+TEST_F(TrainingMistakesTest, ADiskThatFillsUpCostsTheLastCheckpoint) {
   const auto run_with = [&](int limit_of_half_kib) {
     std::vector<std::string> command = {"sh", "-c",
                                         "trap '' XFSZ; ulimit -f " +
@@ -82,7 +84,7 @@ TEST_F(TrainingMistakesTest, ADiskThatFillsUpEndsTheRun) {
                                             "; exec \"$@\"",
                                         "sh"};
     const auto fleet = Command({"agent.networks.critic_hidden_sizes=[256, 256]",
-                                "fleet.restart.learner.budget=0"});
+                                "learner.checkpoint_interval_s=0"});
     command.insert(command.end(), fleet.begin(), fleet.end());
     return RunCommand({.command = command}, std::chrono::minutes(3));
   };
@@ -93,8 +95,11 @@ TEST_F(TrainingMistakesTest, ADiskThatFillsUpEndsTheRun) {
   std::filesystem::remove_all(run_);
   const CommandResult later = run_with(100);
   EXPECT_EQ(later.status.code, 1);
-  EXPECT_THAT(later.output, HasSubstr("learner: write: "));
+  EXPECT_THAT(later.output,
+              HasSubstr("status              complete: learner-0 has completed "
+                        "the run: step limit; no checkpoint of step "));
   EXPECT_THAT(later.output, HasSubstr(": File too large\n"));
+  EXPECT_THAT(later.output, Not(HasSubstr("restart in")));
 }
 
 TEST_F(TrainingMistakesTest, AnAddressInUseIsNamed) {
