@@ -107,7 +107,8 @@ EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
                              double began_s, Clock* clock, DiskQueue* disk)
     : began_s_(began_s),
       clock_(*clock),
-      curves_({.folder = run_folder,
+      curves_("evaluator",
+              {.folder = run_folder,
                .flush_interval = Clock::Duration::zero(),
                .disk = disk},
               *clock),
@@ -138,6 +139,11 @@ void EvaluationLog::Write(const EvaluationRecord& record) {
   curves_.AddScalar("evaluation/return", record.mean, at);
   curves_.AddScalar("evaluation/return_std", record.standard_deviation, at);
   curves_.AddScalar("evaluation/length", record.mean_length, at);
+}
+
+void EvaluationLog::Rewind(int64_t step, std::optional<int64_t> frames) {
+  curves_.Rewind(step, frames);
+  lines_.Rewind(step);
 }
 
 void EvaluationLog::AddVideo(const std::filesystem::path& video, int64_t step) {

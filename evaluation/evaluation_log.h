@@ -47,12 +47,12 @@ double FindBeginning(const std::filesystem::path& run_folder,
 
 // Writes a run's evaluations:
 //
-//   evaluations.jsonl      a line each: seconds, step, frames, episodes,
-//                          return, return_std, return_min, return_max, length,
-//                          returns
-//   events.out.tfevents.*  evaluation/return, evaluation/return_std,
-//                          evaluation/length and evaluation/video
-//                          (metrics::Curves)
+//   evaluations.jsonl   a line each: seconds, step, frames, episodes, return,
+//                       return_std, return_min, return_max, length, returns
+//   by_updates/evaluator, by_frames/evaluator
+//                       evaluation/return, evaluation/return_std,
+//                       evaluation/length and evaluation/video
+//                       (metrics::Curves)
 //
 // Each evaluation is written immediately. Thread-safety: one thread at a time;
 // one process writes a run's log.
@@ -67,6 +67,10 @@ class EvaluationLog {
   // Seconds since the run began.
   double Now() const;
 
+  // Removes the evaluations after `step`, and over frames those after `frames`
+  // if given, because the learner has lost these steps. Throws IoError if a
+  // file cannot be opened.
+  void Rewind(int64_t step, std::optional<int64_t> frames);
   // A record that cannot be written is dropped and counted.
   void Write(const EvaluationRecord& record);
   // Shows a video in TensorBoard, as a small animated GIF of its first seconds,

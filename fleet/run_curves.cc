@@ -28,7 +28,8 @@ RunCurves::RunCurves(const std::filesystem::path& folder, CurveAxis axis,
       next_(clock->Now() + kInterval) {
   if (fields_.empty()) return;
   try {
-    curves_.emplace(metrics::EventWriterOptions{.folder = folder, .disk = disk},
+    curves_.emplace("fleet",
+                    metrics::EventWriterOptions{.folder = folder, .disk = disk},
                     *clock);
     lines_.emplace(
         metrics::JsonLinesOptions{.path = folder / "fleet.jsonl", .disk = disk},
@@ -54,9 +55,33 @@ void RunCurves::Add(const FleetStatus& status,
   const double step = status.Last(axis_.role, axis_.steps);
   const double frames = status.Last(axis_.role, axis_.frames);
   if (std::isnan(step)) return;
-  Write(ValuesOf(status, beats, step),
-        {.step = static_cast<int64_t>(step),
-         .frames = std::isnan(frames) ? 0 : static_cast<int64_t>(frames)});
+  const metrics::CurvePoint at{
+      .step = static_cast<int64_t>(step),
+      .frames = std::isnan(frames) ? 0 : static_cast<int64_t>(frames)};
+  RewindIfLost(at);
+  Write(ValuesOf(status, beats, step), at);
+}
+
+void RunCurves::Flush() {
+  if (!lines_) return;
+  curves_->Flush();
+  lines_->Flush();
+}
+
+void RunCurves::RewindIfLost(const metrics::CurvePoint& at) {
+  // a learner that has just restarted has not reported its frames yet
+  const bool has_frames = at.frames > 0;
+  if (at.step < last_.step || (has_frames && at.frames < last_.frames)) {
+    try {
+      curves_->Rewind(at.step - 1,
+                      has_frames ? std::optional(at.frames - 1) : std::nullopt);
+      lines_->Rewind(at.step - 1);
+    } catch (const Error& error) {
+      spdlog::warn("the curves have points of lost steps: {}", error.what());
+    }
+  }
+  last_.step = at.step;
+  if (has_frames) last_.frames = at.frames;
 }
 
 std::map<std::string, double> RunCurves::ValuesOf(

@@ -41,8 +41,12 @@ struct CurveAxis {
 
 // Writes curves from heartbeats, every few seconds, into the folder of a run:
 //
-//   fleet.jsonl            one line each time; the keys are the tags
-//   events.out.tfevents.*  the same for TensorBoard (metrics::Curves)
+//   fleet.jsonl   one line each time; the keys are the tags
+//   by_updates/fleet, by_frames/fleet
+//                 the same for TensorBoard (metrics::Curves)
+//
+// When the learner falls back to an earlier checkpoint, the points of the steps
+// that it has lost are removed.
 //
 // `disk` writes the files. Points that cannot be written are dropped
 // (metrics::AppendFile). If a file cannot be opened, there are no curves, and
@@ -61,6 +65,7 @@ class RunCurves {
   // Writes a point if an interval has passed since the last.
   void Update(const FleetStatus& status,
               const std::vector<HeartbeatMonitor::Entry>& beats);
+  void Flush();
 
  private:
   // Values by tag; omits values that no role has reported.
@@ -70,11 +75,14 @@ class RunCurves {
   double RateOf(const std::string& tag, double total);
   void Write(const std::map<std::string, double>& values,
              const metrics::CurvePoint& at);
+  // Removes the points from `at` on, if they are not all earlier.
+  void RewindIfLost(const metrics::CurvePoint& at);
 
   const CurveAxis axis_;
   const std::vector<CurveField> fields_;
   Clock& clock_;
   Clock::TimePoint next_;
+  metrics::CurvePoint last_;
   std::map<std::string, metrics::RateMeter> meters_;  // by tag
   // empty if a file cannot be opened
   std::optional<metrics::Curves> curves_;

@@ -63,7 +63,7 @@ Learner::Learner(const LearnerConfig& config,
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
           &checkpoints_, workload, [this] { return seconds(); }, clock, disk),
-      curves_({.folder = folder, .disk = disk}, *clock),
+      curves_("learner", {.folder = folder, .disk = disk}, *clock),
       lines_({.path = folder / "learner.jsonl", .disk = disk}, *clock) {
   workload_.SetShouldStop(hooks_.should_stop);
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
@@ -74,6 +74,9 @@ Learner::Learner(const LearnerConfig& config,
   } else {
     workload_.Begin();
   }
+  // what an earlier process wrote of steps that it lost
+  curves_.Rewind(step_, workload_.NumFrames());
+  lines_.Rewind(step_);
   if (config_.limits.max_epochs > 0.0 && !workload_.NumEpochs()) {
     throw ConfigError(
         "learner.limits.max_epochs: the data of this workload has no epochs; "

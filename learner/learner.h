@@ -76,7 +76,8 @@ void Follow(
 //   checkpoints/step-...   see RunCheckpointer
 //   NAME/step-....png      the workload's pictures
 //   learner.jsonl          one line every log_interval_s
-//   events.out.tfevents.*  the same for TensorBoard, with histograms and the
+//   by_updates/learner, by_frames/learner
+//                          the same for TensorBoard, with histograms and the
 //                          configuration as text (see metrics::Curves)
 //
 // The run resumes from the newest complete checkpoint, if there is one.

@@ -142,6 +142,11 @@ void AppendFile::Flush() {
   if (num_pending_ > 0 && !is_writing) Hand();
 }
 
+void AppendFile::FlushThen(std::function<void()> work) {
+  if (num_pending_ > 0) Hand();
+  writing_ = PostOrRun(disk_, std::move(work));
+}
+
 void AppendFile::Hand() {
   writing_ = PostOrRun(
       disk_,

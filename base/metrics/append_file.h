@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -53,6 +54,9 @@ class AppendFile {
   // Adds a record, after a flush if a mebibyte has gathered.
   void Append(std::string_view record);
   void Flush();
+  // Hands over the gathered records, and then does `work` where the file is
+  // written. It must own everything that it uses.
+  void FlushThen(std::function<void()> work);
 
   // Records that were dropped so far.
   int64_t num_dropped() const;

@@ -1,19 +1,40 @@
 #include "base/metrics/curves.h"
 
-namespace replicant::metrics {
+#include "base/metrics/rewind.h"
 
-Curves::Curves(const EventWriterOptions& options, Clock& clock)
-    : options_(options), clock_(clock), by_updates_(options, clock) {}
+namespace replicant::metrics {
+namespace {
+
+EventWriterOptions Below(EventWriterOptions options, const char* axis,
+                         const std::string& writer) {
+  options.folder = options.folder / axis / writer;
+  return options;
+}
+
+}  // namespace
+
+Curves::Curves(const std::string& writer, const EventWriterOptions& options,
+               Clock& clock)
+    : frames_options_(Below(options, kByFrames, writer)),
+      clock_(clock),
+      by_updates_(Below(options, kByUpdates, writer), clock) {}
 
 EventWriter* Curves::ByFrames(const CurvePoint& at) {
   if (at.frames == 0) return nullptr;
   const MutexLock lock(mutex_);
-  if (!by_frames_) {
-    EventWriterOptions options = options_;
-    options.folder /= "by_frames";
-    by_frames_.emplace(options, clock_);
-  }
+  if (!by_frames_) by_frames_.emplace(frames_options_, clock_);
   return &*by_frames_;
+}
+
+void Curves::Rewind(int64_t step, std::optional<int64_t> frames) {
+  by_updates_.Rewind(step);
+  if (!frames) return;
+  const MutexLock lock(mutex_);
+  if (by_frames_) return by_frames_->Rewind(*frames);
+  PostOrRun(frames_options_.disk,
+            [folder = frames_options_.folder, last = *frames] {
+              CutEvents(folder, last);
+            });
 }
 
 void Curves::AddScalar(std::string_view tag, double value,

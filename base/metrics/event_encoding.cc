@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -158,6 +159,30 @@ std::string EncodeVersionEvent(double wall_time_s) {
       .Double(/*wall_time*/ 1, wall_time_s)
       .Bytes(/*file_version*/ 3, "brain.Event:2")
       .bytes();
+}
+
+std::optional<EventHead> ParseEventHead(std::string_view record) {
+  constexpr size_t kLengthBytes = 12;     // the length and its checksum
+  constexpr char kWallTime = 1 << 3 | 1;  // field 1, a double
+  constexpr char kStep = 2 << 3;          // field 2, a varint
+  if (record.size() < kLengthBytes) return std::nullopt;
+  uint64_t length = 0;
+  std::memcpy(&length, record.data(), sizeof(length));
+  EventHead head{.record_bytes = static_cast<int64_t>(length) + 16};
+  std::string_view event = record.substr(kLengthBytes);
+  if (event.starts_with(kWallTime)) {
+    event.remove_prefix(std::min<size_t>(event.size(), 1 + sizeof(double)));
+  }
+  if (!event.starts_with(kStep)) return head;
+  uint64_t step = 0;
+  int shift = 0;
+  for (const char c : event.substr(1)) {
+    step |= static_cast<uint64_t>(c & 0x7F) << shift;
+    shift += 7;
+    if ((c & 0x80) == 0 || shift > 63) break;
+  }
+  head.step = static_cast<int64_t>(step);
+  return head;
 }
 
 }  // namespace replicant::metrics

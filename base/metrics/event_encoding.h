@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,5 +58,18 @@ std::string EncodeSummaryEvent(double wall_time_s, int64_t step,
 
 // The Event that every file begins with.
 std::string EncodeVersionEvent(double wall_time_s);
+
+// What the first bytes of a TFRecord say about the Event in it.
+struct EventHead {
+  int64_t record_bytes = 0;  // with both checksums
+  int64_t step = 0;
+};
+// A record's length, its checksum, and an Event's time and step.
+inline constexpr size_t kMaxEventHeadBytes = 12 + 9 + 11;
+
+// Reads a record that EncodeSummaryEvent() or EncodeVersionEvent() made, from
+// its first kMaxEventHeadBytes, or all of its bytes. std::nullopt if they hold
+// no whole length.
+std::optional<EventHead> ParseEventHead(std::string_view record);
 
 }  // namespace replicant::metrics

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/metrics/event_encoding.h"
+#include "base/metrics/rewind.h"
 #include "base/process.h"
 
 namespace replicant::metrics {
@@ -34,7 +35,7 @@ std::filesystem::path UnusedPath(const std::filesystem::path& folder,
   std::replace(host_and_pid.begin(), host_and_pid.end(), '/', '.');
   std::filesystem::path path;
   do {
-    path = folder / fmt::format("events.out.tfevents.{}.{}.{}", unix_s,
+    path = folder / fmt::format("{}{}.{}.{}", kEventFilePrefix, unix_s,
                                 host_and_pid, file_count.fetch_add(1));
   } while (std::filesystem::exists(path));
   return path;
@@ -62,18 +63,21 @@ EventWriter::EventWriter(EventWriterOptions options, Clock& clock)
     : options_(std::move(options)), clock_(clock) {
   CheckOptions(options_);
   MakeFolders(options_.folder);
-  const double now_s = UnixSeconds(clock_);
-  path_ = UnusedPath(options_.folder, static_cast<int64_t>(now_s));
+  MutexLock lock(mutex_);
+  file_ = MakeFile();
+  last_flush_ = clock_.Now();
+}
 
+std::unique_ptr<AppendFile> EventWriter::MakeFile() const {
+  const double now_s = UnixSeconds(clock_);
   // write the header at once: TensorBoard then lists the run, and an unwritable
   // folder is found at the start of a run
-  MutexLock lock(mutex_);
-  file_.emplace(
-      path_, AppendFile::Mode::kCreate,
+  return std::make_unique<AppendFile>(
+      UnusedPath(options_.folder, static_cast<int64_t>(now_s)),
+      AppendFile::Mode::kCreate,
       AppendFileOptions{.disk = options_.disk,
                         .header = FrameRecord(EncodeVersionEvent(now_s)),
                         .clock = &clock_});
-  last_flush_ = clock_.Now();
 }
 
 EventWriter::~EventWriter() = default;
@@ -117,9 +121,27 @@ void EventWriter::Flush() {
   file_->Flush();
 }
 
+void EventWriter::Rewind(int64_t step) {
+  MutexLock lock(mutex_);
+  if (!is_empty_) {
+    std::unique_ptr<AppendFile> next = MakeFile();
+    num_dropped_before_ += file_->num_dropped();
+    // its end hands over what it has gathered
+    file_ = std::move(next);
+    is_empty_ = true;
+  }
+  PostOrRun(options_.disk,
+            [folder = options_.folder, step] { CutEvents(folder, step); });
+}
+
 int64_t EventWriter::num_dropped() const {
   MutexLock lock(mutex_);
-  return file_->num_dropped();
+  return num_dropped_before_ + file_->num_dropped();
+}
+
+std::filesystem::path EventWriter::path() const {
+  MutexLock lock(mutex_);
+  return file_->path();
 }
 
 void EventWriter::Add(std::string_view summary_value, int64_t step) {
@@ -127,6 +149,7 @@ void EventWriter::Add(std::string_view summary_value, int64_t step) {
       FrameRecord(EncodeSummaryEvent(UnixSeconds(clock_), step, summary_value));
   MutexLock lock(mutex_);
   file_->Append(record);
+  is_empty_ = false;
   const Clock::TimePoint now = clock_.Now();
   if (now - last_flush_ < options_.flush_interval) return;
   last_flush_ = now;

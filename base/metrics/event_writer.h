@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +13,9 @@
 #include "base/mutex.h"
 
 namespace replicant::metrics {
+
+// How the name of an event file begins.
+inline constexpr std::string_view kEventFilePrefix = "events.out.tfevents.";
 
 struct EventWriterOptions {
   // Folder of the file; created with its parents. TensorBoard shows each folder
@@ -67,19 +70,29 @@ class EventWriter {
                 std::string_view image, int64_t step) EXCLUDES(mutex_);
   void Flush() EXCLUDES(mutex_);
 
+  // Removes the events of later steps from the folder, by CutEvents()
+  // (base/metrics/rewind.h): its files have no other writer. Further events go
+  // to a new file, since a reader does not expect one to shrink. Throws
+  // IoError, changing nothing, if that cannot be made.
+  void Rewind(int64_t step) EXCLUDES(mutex_);
+
   // Events that were dropped so far.
   int64_t num_dropped() const EXCLUDES(mutex_);
-  const std::filesystem::path& path() const { return path_; }
+  // The file that events go to.
+  std::filesystem::path path() const EXCLUDES(mutex_);
 
  private:
+  // A new file with its header.
+  std::unique_ptr<AppendFile> MakeFile() const;
   // Adds the event of one serialised Summary.Value.
   void Add(std::string_view summary_value, int64_t step) EXCLUDES(mutex_);
 
   const EventWriterOptions options_;
   Clock& clock_;
-  std::filesystem::path path_;
   mutable Mutex mutex_;
-  std::optional<AppendFile> file_ GUARDED_BY(mutex_);
+  std::unique_ptr<AppendFile> file_ GUARDED_BY(mutex_);
+  bool is_empty_ GUARDED_BY(mutex_) = true;
+  int64_t num_dropped_before_ GUARDED_BY(mutex_) = 0;  // of earlier files
   Clock::TimePoint last_flush_ GUARDED_BY(mutex_);
 };
 

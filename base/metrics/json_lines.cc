@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/metrics/rewind.h"
 #include "base/utf8.h"
 
 namespace replicant::metrics {
@@ -159,6 +160,11 @@ void JsonLinesWriter::Write(const JsonObject& object) {
 int64_t JsonLinesWriter::num_dropped() const {
   MutexLock lock(mutex_);
   return file_.num_dropped();
+}
+
+void JsonLinesWriter::Rewind(int64_t step) {
+  MutexLock lock(mutex_);
+  file_.FlushThen([path = options_.path, step] { CutJsonLines(path, step); });
 }
 
 void JsonLinesWriter::Flush() {

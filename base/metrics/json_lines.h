@@ -80,6 +80,10 @@ class JsonLinesWriter {
 
   void Flush() EXCLUDES(mutex_);
 
+  // Removes the lines of later steps, by CutJsonLines()
+  // (base/metrics/rewind.h).
+  void Rewind(int64_t step) EXCLUDES(mutex_);
+
   // Lines that were dropped so far.
   int64_t num_dropped() const EXCLUDES(mutex_);
 

@@ -100,6 +100,11 @@ class Follower {
       schedule.Advance(seconds, NumFrames());
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
+      // the learner has fallen back to an earlier checkpoint
+      if (evaluated_ && *followed_.version() < *evaluated_) {
+        log_.Rewind(static_cast<int64_t>(*followed_.version()) - 1,
+                    NumFrames() - 1);
+      }
       evaluated_ = followed_.version();
       if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
     }
@@ -229,11 +234,14 @@ int TryOut(const Invocation& invocation, const EvaluatorOptions& options) {
   const EvaluationRecord record =
       evaluation::MakeRecord(seconds, info.step, frames, trial->result);
   if (log) {
-    log->Write(record);
+    // the evaluator may have got further than the last checkpoint
+    const auto earlier = evaluation::ReadEvaluations(run);
+    const int64_t last = earlier.empty() ? -1 : earlier.back().step;
+    if (info.step > last) log->Write(record);
     evaluation::BestPolicy(run).Offer(
         record, evaluator.policy().variables(),
         agents::AgentStepsIn(info.metadata).value_or(0));
-    if (options.video && trial->video_problem.empty()) {
+    if (options.video && trial->video_problem.empty() && info.step >= last) {
       log->AddVideo(video, info.step);
     }
   }

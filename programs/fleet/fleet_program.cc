@@ -16,10 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "agents/agent_steps.h"
 #include "agents/task_spec.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/metrics/rewind.h"
 #include "base/process.h"
 #include "base/thread.h"
 #include "engine/runtime/checkpoint.h"
@@ -147,10 +149,19 @@ void Summarize(const RolePlan& plan, const RunTotals& totals) {
   std::fflush(stdout);
 }
 
-// The step that the learner begins with.
-int64_t FirstStep(const std::filesystem::path& folder) {
-  const auto checkpoint = NewestCheckpoint(folder);
-  return checkpoint ? runtime::ReadCheckpointInfo(*checkpoint).step : 0;
+// Returns the step that the learner begins with, and removes later points from
+// the run's curves.
+int64_t RewindToCheckpoint(const std::filesystem::path& folder,
+                           int64_t action_repeat) {
+  runtime::CheckpointInfo info;
+  std::optional<int64_t> frames = 0;
+  if (const auto checkpoint = NewestCheckpoint(folder)) {
+    info = runtime::ReadCheckpointInfo(*checkpoint);
+    frames = agents::AgentStepsIn(info.metadata);
+    if (frames) *frames *= action_repeat;
+  }
+  metrics::RewindRun(folder, info.step, frames);
+  return info.step;
 }
 
 // The key pair of this start of the run: the configuration's, or the folder's,
@@ -214,7 +225,8 @@ int Run(RunConfig config, const Commands& commands,
   const StopSignal stop;
   LeaveOutDamaged(
       path, config.cluster.has_remote_replay() ? 0 : config.replay.shards);
-  const int64_t first_step = FirstStep(path);
+  const int64_t first_step =
+      RewindToCheckpoint(path, config.task.action_repeat);
   const RolePlan plan{
       .config = config,
       .commands = commands,

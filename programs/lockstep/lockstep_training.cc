@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
+#include "base/metrics/rewind.h"
 #include "base/process.h"
 #include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
@@ -209,6 +210,7 @@ std::vector<replay::StepSink*> LockstepTraining::Sinks() {
 
 void LockstepTraining::Run() {
   const StopSignal stop;
+  metrics::RewindRun(folder_, manifest_ ? manifest_->step : 0, num_frames());
   std::optional<PeriodicEvaluation> evaluation;
   if (config_.evaluation.enabled) {
     evaluation.emplace(config_, tasks_, folder_, workload_.get(), &stop);

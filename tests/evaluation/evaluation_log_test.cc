@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -66,6 +67,21 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(records[0].returns, (std::vector<double>{1.0, 4.0, 7.0}));
   EXPECT_EQ(records[1].seconds, 1.5);
   EXPECT_EQ(records[1].frames, std::nullopt);
+}
+
+TEST_F(EvaluationLogTest, EvaluationsOfStepsThatAreLostAreRemoved) {
+  EvaluationLog log(run_, BeganNow(), &clock_);
+  const EvaluationResult result = {.returns = {1.0}, .lengths = {1}};
+  for (const int64_t step : {10, 20, 30}) {
+    log.Write(MakeRecord(1.0, step, 8 * step, result));
+  }
+  log.Rewind(14, 8 * 14);
+  log.Write(MakeRecord(2.0, 15, 8 * 15, result));
+  std::vector<int64_t> steps;
+  for (const EvaluationRecord& record : ReadEvaluations(run_)) {
+    steps.push_back(record.step);
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{10, 15}));
 }
 
 // Would catch an evaluator that a full disk ends, and with it the run's curve.

@@ -6,12 +6,17 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/fs.h"
 
 namespace replicant::fleet {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -75,7 +80,34 @@ TEST_F(RunCurvesTest, PutsTheNumbersOfRolesOverTheLearnersSteps) {
                         "\"actors/rate/actor-1\":10.0,"
                         "\"actors/return\":15.0}"));
   EXPECT_THAT(lines, Not(HasSubstr("items")));
-  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "by_frames"));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "by_frames" / "fleet"));
+}
+
+// A learner that has died goes on from its last checkpoint, and reports its
+// frames later than its step.
+TEST_F(RunCurvesTest, PointsOfStepsThatTheLearnerHasLostAreRemoved) {
+  RunCurves curves(folder_.path(), {"learner", "updates", "frames"},
+                   {{CurveField::Kind::kMean, "a", "actor", "return"}},
+                   /*disk=*/nullptr, &clock_);
+  const auto report = [&](double step, std::optional<double> frames) {
+    Numbers numbers = {{"updates", Gauge(step)}};
+    if (frames) numbers["frames"] = Gauge(*frames);
+    Beat({"learner", 0}, numbers);
+    Beat({"actor", 0}, {{"return", Gauge(step)}});
+    Update(curves);
+  };
+  for (const double step : {10, 20, 30, 40}) report(step, 100 * step);
+  report(25, std::nullopt);
+  report(27, 2650);
+  report(28, 2800);
+  Update(curves);
+  curves.Flush();
+  std::vector<int64_t> steps;
+  std::istringstream lines(ReadFile(folder_.path() / "fleet.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    steps.push_back(std::stoll(line.substr(line.find(':') + 1)));
+  }
+  EXPECT_THAT(steps, ElementsAre(10, 20, 25, 27, 28, 28));
 }
 
 TEST_F(RunCurvesTest, AFolderThatCannotBeWrittenEndsNoRun) {

@@ -208,6 +208,29 @@ TEST_F(LearnerTest, ALastCheckpointThatFailsEndsTheRunAllTheSame) {
               ::testing::StartsWith("no checkpoint of step 5: "));
 }
 
+// A process that was killed has written points of steps that the next one
+// makes again from the checkpoint before.
+TEST_F(LearnerTest, CurvesOfStepsThatAreLostAreRemoved) {
+  config_.log_interval_s = 1.0;
+  const auto run = folder_.path() / "run";
+  const auto steps = [&] {
+    std::vector<int64_t> found;
+    std::istringstream lines(ReadFile(run / "learner.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      found.push_back(std::stoll(line.substr(line.find(':') + 1)));
+    }
+    return found;
+  };
+  RunUntil({.max_steps = 4}, "run");
+  RunUntil({.max_steps = 9}, "run");
+  EXPECT_GE(steps().back(), 9);
+  std::filesystem::remove_all(run / "checkpoints" / "step-000000000009");
+  RunUntil({.max_steps = 6}, "run");
+  EXPECT_TRUE(std::ranges::is_sorted(steps()));
+  EXPECT_EQ(steps().back(), 6);
+  EXPECT_TRUE(std::filesystem::exists(run / "by_updates" / "learner"));
+}
+
 TEST_F(LearnerTest, ARunThatIsResumedEqualsOneThatWasNot) {
   const Run whole = RunUntil({.max_steps = 20}, "whole");
   EXPECT_EQ(whole.reason, EndReason::kStepLimit);
@@ -289,10 +312,11 @@ TEST_F(LearnerTest, EventFilesHoldTheConfigurationAndAreOverFramesToo) {
     }
     return bytes;
   };
-  const std::string events = events_in(folder_.path());
+  const std::string events =
+      events_in(folder_.path() / "by_updates" / "learner");
   EXPECT_THAT(events, HasSubstr("run: {name: mine}"));
   EXPECT_THAT(events, HasSubstr("learner/loss_distribution"));
-  EXPECT_THAT(events_in(folder_.path() / "by_frames"),
+  EXPECT_THAT(events_in(folder_.path() / "by_frames" / "learner"),
               HasSubstr("learner/loss"));
 }
 
