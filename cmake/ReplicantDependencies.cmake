@@ -35,6 +35,14 @@ replicant_find(spdlog libspdlog-dev)
 replicant_find(Stb libstb-dev)
 replicant_find(TIFF libtiff-dev)
 replicant_find(tinyxml2 libtinyxml2-dev)
+# Debian 13's has _FILE_OFFSET_BITS=64: nothing changes on x86-64, but a precompiled
+# header without it fits no target that has it
+get_target_property(tinyxml2_defines tinyxml2::tinyxml2 INTERFACE_COMPILE_DEFINITIONS)
+if(tinyxml2_defines)
+  list(REMOVE_ITEM tinyxml2_defines _FILE_OFFSET_BITS=64)
+  set_target_properties(tinyxml2::tinyxml2 PROPERTIES
+    INTERFACE_COMPILE_DEFINITIONS "${tinyxml2_defines}")
+endif()
 replicant_find(WebP libwebp-dev)
 replicant_find(yaml-cpp libyaml-cpp-dev)
 replicant_find(ZeroMQ libzmq3-dev 4.3)

@@ -83,6 +83,11 @@ endfunction()
 # with -O1, which saves a tenth to a third of the compiler's time.
 function(replicant_runs_seldom name)
   target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
+  # g++ 13 and later refuse a precompiled header of -O3 where these differ
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    target_compile_options(${name} PRIVATE
+      $<$<CONFIG:Release>:-munroll-only-small-loops;-mvzeroupper>)
+  endif()
 endfunction()
 
 # replicant_compile_together(<name>): with REPLICANT_UNITY, g++ reads the headers
