@@ -101,6 +101,8 @@ MjSpecPtr ParseMjcfText(const std::string& text, const std::string& name) {
 
 MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path) {
   InstallCallbacks();
+  // it takes a file that was written anew within a second for the old one
+  mj_clearCache(mj_getCache());
   MjModelPtr model(mj_compile(&spec, /*vfs=*/nullptr));
   if (model == nullptr) {
     throw IoError(fmt::format("MJCF: {}: {}", path.string(),

@@ -1,5 +1,6 @@
 #include "env/mujoco.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,6 +55,27 @@ TEST(MujocoTest, ATextureLeftInItsFileIsDecoded) {
   ASSERT_GE(model->tex_adr[0], 0);
   EXPECT_EQ(model->tex_width[0], 4);
   EXPECT_EQ(model->tex_data[model->tex_adr[0]], 77);
+}
+
+// Would catch: an asset of MuJoCo's cache, which knows whole seconds.
+TEST(MujocoTest, AFileThatWasWrittenAnewIsReadAnew) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "mesh.xml";
+  AtomicWriteFile(path,
+                  "<mujoco><asset><mesh name='m' file='m.obj'/></asset>"
+                  "<worldbody><geom type='mesh' mesh='m'/></worldbody>"
+                  "</mujoco>");
+  const auto extent_of = [&](int size) {
+    AtomicWriteFile(folder.path() / "m.obj",
+                    fmt::format("v 0 0 0\nv {0} 0 0\nv 0 {0} 0\nv 0 0 {0}\n"
+                                "f 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n",
+                                size));
+    return CompileModel(*ParseMjcf(path), path)->stat.extent;
+  };
+  const double extent = extent_of(1);
+  for (int size = 2; size < 5; ++size) {
+    EXPECT_NEAR(extent_of(size), size * extent, 1e-9) << size;
+  }
 }
 
 TEST(MujocoTest, AnErrorIsThrown) {
