@@ -10,7 +10,7 @@ import pytest
 
 import replicant
 from replicant import errors
-from replicant.__main__ import executable
+from replicant import _process
 
 CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
 # far below what the task needs: only the parts are tested
@@ -24,7 +24,7 @@ SHORT = {
 def first_return_by_evaluator(run):
     """Its episodes are those of one environment: the first is that of environment 0."""
     found = subprocess.run(
-        [executable(), "evaluator", "--checkpoint", run.folder, "--json", "--set",
+        [*_process.python("replicant"), "evaluator", "--checkpoint", run.folder, "--json", "--set",
          "evaluation.seed=0"],
         stdout=subprocess.PIPE, check=True, timeout=280)
     return json.loads(found.stdout)["returns"][0]
