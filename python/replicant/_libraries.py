@@ -73,7 +73,11 @@ def load_onednn():
         found = []
     if not found:
         raise ImportError("libdnnl.so.3 was not found; hint: pip install onednn-cpu-gomp==2023.2.0")
-    ctypes.CDLL(str(found[0].locate().resolve()))
+    library = found[0].locate().resolve()
+    if not library.exists():
+        raise ImportError("libdnnl.so.3 was not found; pip's --target leaves it out; hint: install "
+                          "with --prefix, or into an environment")
+    ctypes.CDLL(str(library))
 
 
 def suite_folder() -> str:

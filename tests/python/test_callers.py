@@ -28,7 +28,7 @@ SHORT = {
 }
 # what YAML would read as a comment, a map, a list, a number, no value or an error
 TRICKY = ["exp #1", "a: b", "x ", " x", "null", "~", "Null", "[8, 8]", "{a: 1}", "{", '"q"', "'",
-          "*a", "&a", "!t", "| x", "- x", "#", ":", "", "yes", "010", "a\\x41", "a\tb", "a\nb",
+          "*a", "&a", "!t", "| x", "- x", "#", ":", "yes", "010", "a\\x41", "a\tb", "a\nb",
           "a\x01b", "a\x7fb", "$HOME", "a=b", "ä", "\ufeffx", "\u2028", "\x85", "😀", '"\x01']
 
 
@@ -45,7 +45,7 @@ def resolved(tmp_path, settings, name="rendered"):
 
 def line_of(text, key):
     """The value of a key, which is the last part of its line."""
-    return next(line.partition(": ")[2] for line in text.splitlines()
+    return next(line.partition(": ")[2] for line in text.split("\n")
                 if line.strip().startswith(key + ":"))
 
 
@@ -250,10 +250,15 @@ def test_a_relative_name_is_found_from_another_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory):
-    """An interpreter that has the package in a folder of its own only, as after pip install
-    --target or --prefix, and the environment variables that add it."""
-    folder = tmp_path_factory.mktemp("target")
+    """An interpreter that has the package in another folder only, as after pip install --prefix,
+    and the environment variables that add it."""
+    prefix = tmp_path_factory.mktemp("target")
+    folder = prefix / "lib/python3/site-packages"
+    folder.mkdir(parents=True)
     package = pathlib.Path(replicant.__file__).parent
+    # libraries of other packages lie in lib
+    for library in package.parents[2].glob("*.so*"):
+        (prefix / "lib" / library.name).symlink_to(library)
     for entry in package.parent.iterdir():
         if entry != package:
             (folder / entry.name).symlink_to(entry)
@@ -286,6 +291,21 @@ def test_another_installation_trains(other_python, tmp_path):
     found = subprocess.run([python, "-c", text], env=environment, timeout=280, text=True,
                            stdout=subprocess.PIPE, check=True)
     assert found.stdout.startswith("40 ") and "target" in found.stdout
+
+
+def test_a_library_that_pip_left_out_is_named(other_python, tmp_path):
+    python, environment = other_python
+    # pip install --target leaves out lib, where the library lies
+    folder = tmp_path / "target"
+    folder.mkdir()
+    for entry in pathlib.Path(environment["PYTHONPATH"]).iterdir():
+        (folder / entry.name).symlink_to(entry)
+    found = subprocess.run([python, "-m", "replicant", "fleet", "--version"], timeout=120, text=True,
+                           env={**environment, "PYTHONPATH": str(folder)}, stderr=subprocess.PIPE,
+                           check=False)
+    assert found.returncode == 1
+    assert found.stderr.splitlines()[-1].startswith("ImportError: libdnnl.so.3 was not found; pip's "
+                                                    "--target leaves it out; hint: ")
 
 
 # --- copies and closed objects ---

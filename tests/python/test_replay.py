@@ -257,7 +257,9 @@ def test_priorities_that_are_all_zero_draw_uniformly(priority_exponent):
         reader = service.reader(batch_size=64, prefetch=1, importance_exponent=1.0)
         for _ in range(3):
             batch = reader.sample(timeout=60)
-            assert sorted(batch.observation[:, 1]) == sorted(16 * [0, 1, 2, 3])
+            counts = np.bincount(batch.observation[:, 1].astype(int), minlength=4)
+            # 16 of each are expected; a fair draw of 64 leaves this range once in 10^5
+            assert counts.min() >= 2 and counts.max() <= 36, counts
             np.testing.assert_array_equal(batch.probability, np.full(64, 1 / 4))
             np.testing.assert_array_equal(batch.weight, np.ones(64))
             reader.update_priorities(batch, np.zeros(64))
