@@ -68,13 +68,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   Message one;
   one.push_back(Frame::Copy(bytes));
-  Try([&] { rpc::DecodeMessage<ServiceInfo>(one); });
-  Try([&] { rpc::DecodeMessage<InsertAck>(one); });
-  Try([&] { rpc::DecodeMessage<CloseWriterRequest>(one); });
-  Try([&] { rpc::DecodeMessage<SampleRequest>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<ServiceInfo>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<InsertAck>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<CloseWriterRequest>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<SampleRequest>(one); });
   Try([&] { UpdateRequest::Decode(one); });
-  Try([&] { rpc::DecodeMessage<UpdateReply>(one); });
-  Try([&] { rpc::DecodeMessage<StatusReply>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<UpdateReply>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<StatusReply>(one); });
 
   Message parts = Parts(bytes);
   Try([&] {
