@@ -64,7 +64,7 @@ endif()
 # From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
 # MuJoCo's structs change with each minor version, so each version listed was
 # built and compared with recordings (docs/environments.md, "MuJoCo versions").
-set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0 4.0.1)
+set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0)
 find_package(MuJoCo REQUIRED)
 if(NOT MuJoCo_VERSION IN_LIST REPLICANT_MUJOCO_VERSIONS)
   list(JOIN REPLICANT_MUJOCO_VERSIONS ", " versions)
