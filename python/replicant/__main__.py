@@ -1,5 +1,6 @@
 """The programs of a run: replicant fleet --config FILE, replicant evaluator ...
 replicant check-env MODULE:FUNCTION tries a user's environment.
+replicant data import|export reads and writes data sets.
 
 The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME or MODULE:NAME, names a function that
 makes the environments of the task `python-environment`.
@@ -15,6 +16,10 @@ def main() -> int:
         from replicant import _check_env
 
         return _check_env.main(sys.argv[2:])
+    if sys.argv[1:2] == ["data"]:
+        from replicant.data import _command
+
+        return _command.main(sys.argv[2:])
     # before OpenMP is loaded; its threads would spin for the processors of other roles
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
-PAGES = [DOCS / "python.md", DOCS / "replay.md"]
+PAGES = [DOCS / "prior_data.md", DOCS / "python.md", DOCS / "replay.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

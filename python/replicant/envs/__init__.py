@@ -9,6 +9,7 @@ make_vec   a batch with Gymnasium's VectorEnv face
 make       one environment with Gymnasium's Env face
 load       one environment, or a batch, with dm_env's face
 tasks      the names of the tasks
+Recorder   a wrapper that records episodes; record() plays and records some
 Task       a task of your own in Python
 
 The environments are written in C++ and step on separate threads without the GIL.
@@ -33,11 +34,12 @@ _load_mujoco()
 from replicant._envs import Physics, VideoWriter, tasks  # noqa: E402
 from replicant.envs._dm_env import DmEnvironment, DmVectorEnvironment, load  # noqa: E402
 from replicant.envs._gymnasium import Env, VectorEnv, make, make_vec, register  # noqa: E402
+from replicant.envs._recorder import Recorder, record  # noqa: E402
 from replicant.envs._task import Task  # noqa: E402
 
 __all__ = [
-    "DmEnvironment", "DmVectorEnvironment", "Env", "Physics", "Task", "VectorEnv", "VideoWriter",
-    "load", "make", "make_vec", "register", "tasks",
+    "DmEnvironment", "DmVectorEnvironment", "Env", "Physics", "Recorder", "Task", "VectorEnv", "VideoWriter",
+    "load", "make", "make_vec", "record", "register", "tasks",
 ]
 
 register()

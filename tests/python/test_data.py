@@ -1,0 +1,312 @@
+"""replicant.data: data sets in and out."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+h5py = pytest.importorskip("h5py")
+pytest.importorskip("yaml")
+
+from replicant import data, replay  # noqa: E402
+from replicant.data._command import main  # noqa: E402
+from replicant.data._episode import Recorded  # noqa: E402
+from replicant.data._import import open_source  # noqa: E402
+from replicant.data._mapping import Converter  # noqa: E402
+from replicant.data._recording import Writer  # noqa: E402
+from replicant.errors import ConfigError, Error, InvalidArgument, IoError  # noqa: E402
+
+
+def box(shape, low, high, dtype="float32"):
+    return {"type": "Box", "dtype": dtype, "shape": list(shape),
+            "low": np.full(shape, low).tolist(), "high": np.full(shape, high).tolist()}
+
+
+def make_minari(folder: pathlib.Path, lengths=(3, 5), terminated=(False, True), pixels=None):
+    """A Minari data set whose numbers say where they stand: observation = 100 episode + step."""
+    (folder / "data").mkdir(parents=True)
+    with h5py.File(folder / "data/main_data.hdf5", "w") as file:
+        for i, (length, ends) in enumerate(zip(lengths, terminated, strict=True)):
+            group = file.create_group(f"episode_{i}")
+            group["observations/arm"] = (100 * i + np.arange(length + 1))[:, None] * np.ones((1, 2))
+            if pixels is not None:
+                group["observations/camera"] = pixels[i]
+            group["actions"] = np.full((length, 1), 2.0 * (i % 2) - 1.0, np.float32)
+            group["rewards"] = np.arange(length, dtype=float)
+            group["terminations"] = [False] * (length - 1) + [ends]
+            group["truncations"] = [False] * (length - 1) + [not ends]
+    spaces = {"arm": box((2,), -9, 9, "float64")}
+    if pixels is not None:
+        spaces["camera"] = box(pixels[0].shape[1:], 0, 255, "uint8")
+    (folder / "data/metadata.json").write_text(json.dumps({
+        "total_episodes": len(lengths), "total_steps": sum(lengths), "data_format": "hdf5",
+        "observation_space": json.dumps({"type": "Dict", "subspaces": spaces}),
+        "action_space": json.dumps(box((1,), -2, 2))}))
+    return folder
+
+
+def make_robomimic(file: pathlib.Path, has_next=True, dones=(0, 0, 1)):
+    with h5py.File(file, "w") as out:
+        demo = out.create_group("data/demo_0")
+        demo["obs/x"] = np.arange(3.0)[:, None]
+        if has_next:
+            demo["next_obs/x"] = np.arange(1.0, 4.0)[:, None]
+        demo["actions"] = np.array([[0.5], [-0.5], [1.0]])
+        demo["rewards"] = np.array([0.0, 0.0, 1.0])
+        demo["dones"] = np.array(dones)
+    return file
+
+
+def steps_of(**keys):
+    mapping = data.Mapping.of(keys)
+    source = open_source(mapping)
+    try:
+        converter = Converter(mapping, source)
+        return [converter.steps(source.episode(i, converter.names)) for i in range(len(source))]
+    finally:
+        source.close()
+
+
+def message_of(error, **keys):
+    with pytest.raises(error) as raised:
+        steps_of(**keys)
+    return str(raised.value)
+
+
+def test_minari_becomes_steps_with_actions_between_minus_one_and_one(tmp_path):
+    make_minari(tmp_path / "d")
+    first, second = steps_of(format="minari", path=str(tmp_path / "d"))
+    np.testing.assert_array_equal(first.observation, np.arange(4)[:, None] * np.ones((1, 2)))
+    assert first.observation.dtype == np.float32 and first.frame is None
+    np.testing.assert_array_equal(first.action, np.full((3, 1), -0.5))
+    np.testing.assert_array_equal(first.reward, [0, 1, 2])
+    np.testing.assert_array_equal(first.discount, [1, 1, 1])
+    np.testing.assert_array_equal(second.discount, [1, 1, 1, 1, 0])
+
+
+def test_action_repeat_takes_each_kth_observation_and_the_mean_reward(tmp_path):
+    make_minari(tmp_path / "d", lengths=(5,), terminated=(True,))
+    steps, = steps_of(format="minari", path=str(tmp_path / "d"), action_repeat=2, reward_scale=10.0)
+    np.testing.assert_array_equal(steps.observation[:, 0], [0, 2, 4, 5])
+    np.testing.assert_array_equal(steps.reward, [5, 25, 40])  # of 0 1, 2 3, 4
+    np.testing.assert_array_equal(steps.discount, [1, 1, 0])
+    summed, = steps_of(format="minari", path=str(tmp_path / "d"), action_repeat=2,
+                       reward_of_repeat="sum")
+    np.testing.assert_array_equal(summed.reward, [1, 5, 4])
+
+
+def test_robomimic_takes_its_last_observation_from_next_obs(tmp_path):
+    file = make_robomimic(tmp_path / "demo.hdf5")
+    steps, = steps_of(format="robomimic", path=str(file))
+    np.testing.assert_array_equal(steps.observation[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(steps.action[:, 0], [0.5, -0.5, 1.0])
+    np.testing.assert_array_equal(steps.discount, [1, 1, 0])
+
+
+def test_an_episode_without_last_observation_keeps_its_last_step_only_if_it_terminates(tmp_path):
+    file = make_robomimic(tmp_path / "demo.hdf5", has_next=False)
+    steps, = steps_of(format="robomimic", path=str(file))
+    np.testing.assert_array_equal(steps.observation[:, 0], [0, 1, 2, 2])
+    np.testing.assert_array_equal(steps.reward, [0, 0, 1])
+    cut, = steps_of(format="robomimic", path=str(file), terminated={"constant": False})
+    np.testing.assert_array_equal(cut.observation[:, 0], [0, 1, 2])
+    np.testing.assert_array_equal(cut.reward, [0, 0])
+
+
+def test_functions_and_constants_give_what_is_missing(tmp_path):
+    make_minari(tmp_path / "d", lengths=(3,), terminated=(False,))
+    (tmp_path / "rules.py").write_text(
+        "def reward(columns):\n    return columns['observations/arm'][1:, 0]\n"
+        "def broken(columns):\n    return columns['nothing']\n")
+    (tmp_path / "map.yaml").write_text(
+        "format: minari\npath: d\nreward: {function: 'rules.py:reward'}\n"
+        "terminated: {constant: true}\n")
+    mapping = data.Mapping.load(tmp_path / "map.yaml")
+    source = open_source(mapping)
+    converter = Converter(mapping, source)
+    steps = converter.steps(source.episode(0, converter.names))
+    np.testing.assert_array_equal(steps.reward, [1, 2, 3])
+    np.testing.assert_array_equal(steps.discount, [1, 1, 0])
+    mapping.reward = {"function": "rules.py:broken"}
+    broken = Converter(mapping, source)
+    with pytest.raises(InvalidArgument) as raised:
+        broken.steps(source.episode(0, broken.names))
+    assert str(raised.value) == (f"{tmp_path}/d/data/main_data.hdf5: episode 0: the function of "
+                                 "reward raised KeyError: 'nothing'")
+
+
+def test_an_import_is_what_a_reader_draws(tmp_path):
+    pixels = [np.random.default_rng(i).integers(0, 256, (n + 1, 8, 6, 3), np.uint8)
+              for i, n in enumerate((3, 5))]
+    make_minari(tmp_path / "d", pixels=pixels)
+    (tmp_path / "map.yaml").write_text(
+        "format: minari\npath: d\nobservation: observations/arm\nframe: observations/camera\n")
+    seen = []
+    job = data.import_data(tmp_path / "map.yaml", tmp_path / "prior",
+                           lambda job: seen.append((job.done, job.num_steps)))
+    assert (job.total, job.num_steps, seen) == (2, 8, [(1, 3), (2, 8)])
+    assert not (tmp_path / "prior.part").exists() and not (tmp_path / "prior/spill").exists()
+    signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"),
+                                 frame=((8, 6, 3), "uint8"))
+    tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}
+    with replay.Replay.start(signature, tables, checkpoint_folder=tmp_path / "prior") as service:
+        assert service.status()["tables"][0]["size"] == 8
+        with service.reader(batch_size=64) as reader:
+            batch = reader.sample(60)
+    for i in range(64):
+        episode, step = divmod(int(batch.observation[i, 0]), 100)
+        assert batch.reward[i] == step
+        np.testing.assert_array_equal(batch.frames[i, 0], pixels[episode][step])
+        np.testing.assert_array_equal(batch.next_frames[i, 0], pixels[episode][step + 1])
+        assert batch.discount[i] == np.float32(0 if (episode, step) == (1, 4) else 0.99)
+
+
+def test_a_stopped_import_goes_on_and_a_finished_one_is_not_overwritten(tmp_path, monkeypatch):
+    make_minari(tmp_path / "d", lengths=(3, 5, 2), terminated=(False, True, False))
+    mapping = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d")})
+    monkeypatch.setattr("replicant.data._import._SAVE_S", 0.0)
+
+    class Stop(Exception):
+        pass
+
+    def stop(job):
+        if job.done == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        data.import_data(mapping, tmp_path / "prior", stop)
+    assert not (tmp_path / "prior").exists()
+    other = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d"), "episodes": 1})
+    with pytest.raises(ConfigError) as raised:
+        data.import_data(other, tmp_path / "prior")
+    assert str(raised.value) == (f"{tmp_path}/prior.part: a part of an import by another mapping; "
+                                 "remove it")
+    done = []
+    job = data.import_data(mapping, tmp_path / "prior", lambda job: done.append(job.done))
+    assert (done, job.num_steps) == ([3], 10)
+    with pytest.raises(IoError) as raised:
+        data.import_data(mapping, tmp_path / "prior")
+    assert str(raised.value) == (f"{tmp_path}/prior: exists; choose another folder, or remove it")
+    signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"))
+    tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}
+    with replay.Replay.start(signature, tables, checkpoint_folder=tmp_path / "prior") as service:
+        assert service.status()["tables"][0]["size"] == 10
+
+
+def test_what_is_missing_is_named_with_how_to_give_it(tmp_path):
+    path = str(make_robomimic(tmp_path / "demo.hdf5"))
+    with h5py.File(path, "a") as file:
+        del file["data/demo_0/rewards"]
+    has = "it has actions float64[1], dones int64[], obs/x float64[1]"
+    assert message_of(ConfigError, format="robomimic", path=path) == (
+        f"{path}: no reward; {has}; give reward: COLUMN, reward: {{constant: 0.0}} or reward: "
+        "{function: FILE.py:NAME}")
+    assert message_of(ConfigError, format="robomimic", path=path, reward={"constant": 0},
+                      observation=["obs/y"]) == f"{path}: no column 'obs/y'; {has}"
+
+
+@pytest.mark.parametrize(("keys", "message"), [
+    ({"path": "x"}, "map.yaml: format: missing"),
+    ({"format": "minari", "path": "x", "actoin": 1},
+     "map.yaml: actoin: unknown key; did you mean 'action'?"),
+    ({"format": "csv", "path": "x"},
+     "map.yaml: format: got 'csv', want minari, lerobot, robomimic, recording"),
+    ({"format": "minari", "path": "x", "action_repeat": 0},
+     "map.yaml: action_repeat: got 0, want a number of at least 1"),
+    ({"format": "minari", "path": "x", "reward": {"constnat": 0}},
+     "map.yaml: reward: got {'constnat': 0}, want a column, {constant: NUMBER} or {function: "
+     "FILE.py:NAME}"),
+])
+def test_a_mapping_that_cannot_be_used_is_named_by_its_key(keys, message):
+    with pytest.raises(ConfigError) as raised:
+        data.Mapping.of(keys, "map.yaml")
+    assert str(raised.value) == message
+
+
+def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(tmp_path):
+    folder = make_minari(tmp_path / "d")
+    keys = {"format": "minari", "path": str(folder)}
+    file = folder / "data/main_data.hdf5"
+    assert message_of(InvalidArgument, **keys, action_high=0.5) == (
+        f"{file}: episode 1: step 0: number 0 of the action is 1, want -2 to 0.5; hint: action_low "
+        "and action_high, or clip_actions: true")
+    with h5py.File(file, "a") as out:
+        out["episode_1/rewards"][2] = np.nan
+    assert message_of(InvalidArgument, **keys) == (
+        f"{file}: episode 1: step 2: the reward is nan")
+    (tmp_path / "map.yaml").write_text("format: minari\npath: d\n")
+    assert main(["import", str(tmp_path / "map.yaml"), "--to", str(tmp_path / "prior")]) == 1
+    assert not (tmp_path / "prior").exists()
+    with h5py.File(file, "a") as out:
+        del out["episode_1/actions"]
+        out["episode_1/actions"] = np.zeros((5, 2), np.float32)
+        out["episode_1/rewards"][2] = 0.0
+    assert message_of(InvalidArgument, **keys) == (
+        f"{file}: episode 1: actions has the shape [2], want [1] as in the first episode")
+    with h5py.File(file, "a") as out:
+        del out["episode_1/actions"]
+    assert message_of(InvalidArgument, **keys).startswith(f"{file}: episode 1: no actions; it has ")
+
+
+def test_a_truncated_file_is_named(tmp_path):
+    folder = make_minari(tmp_path / "d")
+    file = folder / "data/main_data.hdf5"
+    file.write_bytes(file.read_bytes()[:1000])
+    assert message_of(IoError, format="minari", path=str(folder)).startswith(f"{file}: ")
+    assert message_of(IoError, format="minari", path=str(tmp_path)).startswith(
+        f"{tmp_path}: no Minari data set: ")
+
+
+def recorded(length, terminated, seed=0):
+    rng = np.random.default_rng(seed)
+    return Recorded(observations={"arm": rng.normal(size=(length + 1, 2)),
+                                  "camera": rng.integers(0, 256, (length + 1, 9, 7, 3), np.uint8)},
+                    action=rng.uniform(-2, 2, (length, 1)).astype(np.float32),
+                    reward=rng.normal(size=length), terminated=terminated)
+
+
+def test_a_recording_comes_back_and_so_does_its_export_to_minari(tmp_path):
+    episodes = [recorded(4, True, 1), recorded(6, False, 2)]
+    bounds = np.float32([-2.0]), np.float32([2.0])
+    for episode in episodes:  # a recording grows
+        writer = Writer(tmp_path / "r", bounds, 50.0)
+        writer.write(episode)
+    recording = open_source(data.Mapping.of({"format": "recording", "path": str(tmp_path / "r")}))
+    assert recording.frames_per_second == 50.0
+    assert data.export(tmp_path / "r", tmp_path / "m", "minari") == 2
+    minari = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / "m")}))
+    for i, episode in enumerate(episodes):
+        for source, names in ((recording, ("observation", "action", "reward")),
+                              (minari, ("observations", "actions", "rewards"))):
+            got = source.episode(i, None).columns
+            for name, rows in episode.observations.items():
+                stored = got[f"{names[0]}/{name}"]
+                assert stored.dtype == rows.dtype
+                np.testing.assert_array_equal(stored, rows)
+            np.testing.assert_array_equal(got[names[1]], episode.action)
+            np.testing.assert_array_equal(got[names[2]], episode.reward)
+        assert minari.episode(i, None).columns["terminations"][-1] == episode.terminated
+        assert minari.episode(i, None).columns["truncations"][-1] != episode.terminated
+    np.testing.assert_array_equal(minari.bounds, [[-2.0], [2.0]])
+
+
+def test_a_recording_of_another_environment_is_not_mixed_in(tmp_path):
+    Writer(tmp_path, (np.float32([-1]), np.float32([1])), 50.0)
+    with pytest.raises(InvalidArgument, match="another recording"):
+        Writer(tmp_path, (np.float32([-1]), np.float32([1])), 25.0)
+
+
+def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
+    envs = pytest.importorskip("replicant.envs")
+    env = envs.make("pendulum-swingup", action_repeat=50)
+    envs.record(env, lambda observation: np.full(1, 0.25, np.float32), tmp_path / "r", 2, seed=3)
+    source = open_source(data.Mapping.of({"format": "recording", "path": str(tmp_path / "r")}))
+    first = source.episode(0, None)
+    assert first.num_steps == 20 and first.terminated is False
+    np.testing.assert_array_equal(first.columns["action"], np.full((20, 1), 0.25))
+    observation, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(first.columns["observation"][0], observation)
+    env.close()
+    with pytest.raises(Error, match="format: got 'csv', want minari"):
+        data.export(tmp_path / "r", tmp_path / "x", "csv")
