@@ -4,7 +4,7 @@
     data.import_data("door.yaml", "data/door")   # a mapping file; see data.Mapping
     data.export("recordings/door", "shared/door", "minari")
 
-Formats: Minari (hdf5, arrow), robomimic's HDF5, and the recordings of envs.Recorder. The packages
+Formats: Minari (hdf5, arrow), LeRobot v3, robomimic's HDF5, and the recordings of envs.Recorder. The packages
 that read them are the extra `data`.
 """
 

@@ -42,7 +42,7 @@ def _export(arguments) -> None:
     from replicant.data import export
 
     count = export(arguments.source, arguments.to, arguments.format, episodes=arguments.episodes,
-                   which=arguments.which)
+                   which=arguments.which, pictures=arguments.pictures)
     print(f"{arguments.to}: {count} episodes")
 
 
@@ -56,9 +56,11 @@ def main(argv: list[str]) -> int:
     command = commands.add_parser("export", help="a recording, or a run's episodes, for others")
     command.add_argument("source", help="folder of a recording, or of a run, whose policy plays")
     command.add_argument("--to", required=True, help="new folder")
-    command.add_argument("--format", required=True, help="minari")
+    command.add_argument("--format", required=True, help="minari or lerobot")
     command.add_argument("--episodes", type=int, default=10, help="of a run's policy; default 10")
     command.add_argument("--which", default="newest", help="policy of the run: newest or best")
+    command.add_argument("--pictures", default="png",
+                         help="of lerobot: png, without loss, or video, AV1; default png")
     command.set_defaults(run=_export)
     arguments = parser.parse_args(argv)
     try:

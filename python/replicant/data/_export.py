@@ -11,7 +11,7 @@ from replicant.data import _recording
 from replicant.data._episode import Recorded
 from replicant.errors import ConfigError, IoError
 
-FORMATS = ("minari",)
+FORMATS = ("minari", "lerobot")
 
 
 class _Recording:
@@ -51,12 +51,13 @@ def _record_policy(run, folder, num_episodes: int, which: str) -> None:
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
-           episodes: int = 10, which: str = "newest",
+           episodes: int = 10, which: str = "newest", pictures: str = "png",
            progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Writes a data set into the new folder `folder` and returns its number of episodes.
 
     source    a recording of envs.Recorder, or the folder of a run: its policy then plays
-    format    "minari": hdf5, with pictures as they are
+    format    "minari": hdf5, with pictures as they are; "lerobot": v3
+    pictures  of lerobot: "png", without loss, or "video", AV1
     episodes  that the policy of a run plays
     which     of a run: its "newest" policy, or the "best"
     progress  called after each episode with the number of those written, and of all
@@ -77,7 +78,9 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         recording = _Recording(source)
         part = pathlib.Path(scratch) / "part"
         module = importlib.import_module(f"replicant.data._{format}")
-        writer = module.Writer(part, recording.bounds, recording.frames_per_second, to.name)
+        options = {"pictures": pictures} if format == "lerobot" else {}
+        writer = module.Writer(part, recording.bounds, recording.frames_per_second, to.name,
+                               **options)
         for done, episode in enumerate(recording.episodes()):
             writer.write(episode)
             progress(done + 1, len(recording))

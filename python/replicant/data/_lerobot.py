@@ -1,0 +1,507 @@
+"""LeRobotDataset v3: meta/info.json, meta/episodes, data/*.parquet and videos/CAMERA/*.mp4.
+
+Several episodes share a file. A step has no last observation: each column has T rows. A column
+`timestamp` begins at 0 in each episode; in a video an episode begins at its from_timestamp.
+"""
+
+import fractions
+import io
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from replicant.data._episode import Column, Episode, check_length, need
+from replicant.errors import ConfigError, InvalidArgument, IoError
+
+# of the package, no part of a step
+_INDICES = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+
+
+class _Files:
+    """Rows of episodes in parquet files; keeps the row group that was read last."""
+
+    def __init__(self):
+        self._parquet = need("pyarrow.parquet", "LeRobot's data")
+        self._file = self._path = self._group = None
+        self._table = None
+
+    def rows(self, path: pathlib.Path, episode: int, names: list[str]):
+        """A table of the columns `names` of an episode."""
+        pa = need("pyarrow", "LeRobot's data")
+        compute = need("pyarrow.compute", "LeRobot's data")
+        try:
+            if path != self._path:
+                self._file = self._parquet.ParquetFile(path)
+                self._path, self._group = path, None
+            parts = []
+            for group in range(self._file.num_row_groups):
+                low, high = self._range(group)
+                if not low <= episode <= high:
+                    continue
+                key = (group, tuple(names))
+                if key != self._group:
+                    self._table = self._file.read_row_group(
+                        group, columns=[*dict.fromkeys([*names, "episode_index"])])
+                    self._group = key
+                parts.append(self._table.filter(
+                    compute.equal(self._table["episode_index"], episode)))
+        except (OSError, pa.ArrowException) as error:
+            raise IoError(f"{path}: episode {episode}: {error}") from None
+        return pa.concat_tables(parts) if parts else None
+
+    def _range(self, group: int) -> tuple[float, float]:
+        """The episodes of a row group."""
+        metadata = self._file.metadata
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            if chunk.path_in_schema == "episode_index":
+                statistics = chunk.statistics
+                if statistics is not None and statistics.has_min_max:
+                    return statistics.min, statistics.max
+        return -np.inf, np.inf
+
+
+class Source:
+    def __init__(self, path: str):
+        self._folder = pathlib.Path(path)
+        file = self._folder / "meta/info.json"
+        try:
+            info = json.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise IoError(f"{path}: no LeRobot data set: {error}") from None
+        except ValueError as error:
+            raise InvalidArgument(f"{file}: {error}") from None
+        version = str(info.get("codebase_version"))
+        if not version.startswith("v3."):
+            raise InvalidArgument(f"{file}: codebase_version is {version}, want v3; hint: convert it "
+                                  "with lerobot")
+        self._info = info
+        self._features = info["features"]
+        self._episodes = self._read_episodes()
+        self._files = _Files()
+        self._video = _Video()
+        self.frames_per_second = float(info["fps"])
+        self.bounds = None
+        self._cameras = [name for name, feature in self._features.items()
+                         if feature["dtype"] in ("video", "image")]
+        first = self._numbers(0, self._number_names())
+        self.columns = {name: Column(rows.shape[1:], rows.dtype) for name, rows in first.items()}
+        for name in self._cameras:
+            shape = tuple(self._features[name]["shape"])
+            if shape[0] in (1, 3) and shape[-1] not in (1, 3):  # channels first
+                shape = (*shape[1:], shape[0])
+            self.columns[name] = Column(shape, np.dtype(np.uint8))
+        self.defaults = {
+            "observation": [name for name, column in self.columns.items()
+                            if name.startswith("observation.") and name not in self._cameras],
+            "action": ["action"] if "action" in self.columns else []}
+        if "next.reward" in self.columns:
+            self.defaults["reward"] = "next.reward"
+        # next.done may also mean a cut: the mapping says whether an end is one for good
+
+    def _number_names(self) -> list[str]:
+        return [name for name, feature in self._features.items()
+                if name not in _INDICES and name not in self._cameras
+                and feature["dtype"] not in ("string", "language")]
+
+    def _read_episodes(self) -> list[dict]:
+        """What meta/episodes says of each episode, by its index."""
+        dataset = need("pyarrow.dataset", "LeRobot's data")
+        pa = need("pyarrow", "LeRobot's data")
+        folder = self._folder / "meta/episodes"
+        try:
+            rows = dataset.dataset(folder, format="parquet")
+            names = [name for name in rows.schema.names
+                     if not name.startswith("stats/") and name != "tasks"]
+            episodes = rows.to_table(columns=names).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise IoError(f"{folder}: {error}") from None
+        episodes.sort(key=lambda episode: episode["episode_index"])
+        total = int(self._info["total_episodes"])
+        if [episode["episode_index"] for episode in episodes] != list(range(total)) or total == 0:
+            raise InvalidArgument(f"{folder}: {len(episodes)} episodes, and meta/info.json says "
+                                  f"{total}")
+        return episodes
+
+    def __len__(self):
+        return len(self._episodes)
+
+    def close(self) -> None:
+        self._video.close()
+
+    def episode(self, index: int, names: list[str] | None) -> Episode:
+        names = list(self.columns) if names is None else names
+        cameras = [name for name in names if name in self._cameras]
+        rows = self._numbers(index, [name for name in names if name not in cameras])
+        length = int(self._episodes[index]["length"])
+        for name in cameras:
+            if self._features[name]["dtype"] == "image":
+                rows[name] = self._images(index, name)
+            else:
+                rows[name] = self._frames(index, name, length)
+        return Episode(f"{self._data_file(index)}: episode {index}", rows, length)
+
+    def _data_file(self, index: int) -> pathlib.Path:
+        episode = self._episodes[index]
+        return self._folder / self._info["data_path"].format(
+            chunk_index=episode["data/chunk_index"], file_index=episode["data/file_index"])
+
+    def _table(self, index: int, names: list[str]):
+        file, length = self._data_file(index), int(self._episodes[index]["length"])
+        where = f"{file}: episode {index}"
+        if not file.exists():
+            raise IoError(f"{where}: no such file")
+        table = self._files.rows(file, index, [*names, "timestamp"])
+        check_length(where, "the data", 0 if table is None else table.num_rows, length)
+        return where, table
+
+    def _numbers(self, index: int, names: list[str]) -> dict[str, np.ndarray]:
+        where, table = self._table(index, names)
+        times = table["timestamp"].to_numpy()
+        wanted = np.arange(len(times)) / self.frames_per_second
+        late = np.abs(times - wanted) > 0.1 / self.frames_per_second
+        if late.any():
+            step = int(np.argmax(late))
+            raise InvalidArgument(
+                f"{where}: step {step} is at {times[step]:.6g} s, and fps "
+                f"{self.frames_per_second:g} of meta/info.json makes it {wanted[step]:.6g} s")
+        return {name: _array(where, name, table[name]) for name in names}
+
+    def _images(self, index: int, name: str) -> np.ndarray:
+        where, table = self._table(index, [name])
+        image = need("PIL.Image", "pictures in LeRobot's data")
+        pictures = []
+        for step, cell in enumerate(table[name].to_pylist()):
+            try:
+                picture = (io.BytesIO(cell["bytes"]) if cell["bytes"] else
+                           self._folder / cell["path"])
+                pictures.append(np.asarray(image.open(picture).convert("RGB")))
+            except (OSError, TypeError) as error:
+                raise InvalidArgument(f"{where}: step {step}: {name}: {error}") from None
+        return np.stack(pictures)
+
+    def _frames(self, index: int, name: str, length: int) -> np.ndarray:
+        episode = self._episodes[index]
+        file = self._folder / self._info["video_path"].format(
+            video_key=name, chunk_index=episode[f"videos/{name}/chunk_index"],
+            file_index=episode[f"videos/{name}/file_index"])
+        return self._video.frames(f"{file}: episode {index}", file,
+                                  float(episode[f"videos/{name}/from_timestamp"]), length,
+                                  self.frames_per_second)
+
+
+def _array(where: str, name: str, column) -> np.ndarray:
+    """[T, ...] of a parquet column."""
+    pa = need("pyarrow", "LeRobot's data")
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    shape = [len(array)]
+    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or (
+            pa.types.is_fixed_size_list(array.type)):
+        array = array.flatten()
+        shape.append(len(array) // max(1, int(np.prod(shape))))
+    values = array.to_numpy(zero_copy_only=False)
+    if values.size != np.prod(shape) or values.dtype == object:
+        raise InvalidArgument(f"{where}: {name}: its rows differ in length, or have gaps")
+    return values.reshape(shape)
+
+
+class _Video:
+    """Frames of mp4 files; keeps the file that was read last open."""
+
+    def __init__(self):
+        self._path = self._container = None
+
+    def close(self) -> None:
+        if self._container is not None:
+            self._container.close()
+        self._path = self._container = None
+
+    def frames(self, where: str, path: pathlib.Path, begin_s: float, count: int,
+               rate: float) -> np.ndarray:
+        """`count` frames from `begin_s` on, uint8 [count, H, W, 3]."""
+        av = need("av", "LeRobot's videos")
+        if not path.exists():
+            raise IoError(f"{where}: no such video")
+        try:
+            if path != self._path:
+                self.close()
+                self._container, self._path = av.open(str(path)), path
+                for stream in self._container.streams.video:
+                    stream.thread_type = "AUTO"
+            return self._decode(where, begin_s, count, rate)
+        except (av.FFmpegError, ValueError) as error:
+            self.close()
+            if isinstance(error, InvalidArgument):
+                raise
+            raise IoError(f"{where}: {error}") from None
+
+    def _decode(self, where, begin_s, count, rate) -> np.ndarray:
+        if not self._container.streams.video:
+            raise InvalidArgument(f"{where}: no video in the file")
+        stream = self._container.streams.video[0]
+        if stream.codec_context is None:
+            raise InvalidArgument(f"{where}: no decoder of this codec")
+        given = float(stream.average_rate or 0)
+        if abs(given - rate) > 0.01 * rate:
+            raise InvalidArgument(f"{where}: {given:g} frames a second, and fps of meta/info.json is "
+                                  f"{rate:g}")
+        self._container.seek(int(begin_s / stream.time_base), stream=stream, backward=True)
+        frames = None
+        step = 0
+        for frame in self._container.decode(stream):
+            if frame.time < begin_s + (step - 0.5) / rate:
+                continue  # before the episode: the decoder begins at a key frame
+            if frame.time > begin_s + (step + 0.5) / rate:
+                break
+            picture = frame.to_ndarray(format="rgb24")
+            if frames is None:
+                frames = np.empty((count, *picture.shape), np.uint8)
+            frames[step] = picture
+            step += 1
+            if step == count:
+                return frames
+        raise InvalidArgument(f"{where}: {step} of {count} frames, from {begin_s:g} s on")
+
+
+class Writer:
+    """Writes a data set that lerobot reads. The last observation of an episode, which the format
+    has no row for, is left out.
+
+    pictures  "png": in the parquet files, without loss; "video": AV1, as lerobot encodes
+    """
+
+    _FILE_BYTES = 100 << 20
+    _VIDEO_BYTES = 200 << 20
+
+    def __init__(self, folder: str, bounds, frames_per_second, name: str, *, pictures: str = "png"):
+        self._pa = need("pyarrow", "LeRobot's data")
+        self._parquet = need("pyarrow.parquet", "LeRobot's data")
+        if pictures not in ("png", "video"):
+            raise ConfigError(f"pictures: got {pictures!r}, want png or video")
+        if frames_per_second is None or frames_per_second <= 0:
+            raise ConfigError("the recording has no frames per second, which the format needs")
+        self._fps = fractions.Fraction(frames_per_second).limit_denominator(1000)
+        self._folder, self._pictures, self._name = pathlib.Path(folder), pictures, name
+        (self._folder / "meta").mkdir(parents=True)
+        self._features = self._schema = self._data = None
+        self._data_index = 0
+        self._episodes: list[dict] = []
+        self._sums: dict[str, _Moments] = {}
+        self._num_frames = 0
+        self._videos: dict[str, _VideoFile] = {}
+
+    def write(self, episode) -> None:
+        length, index = len(episode.action), len(self._episodes)
+        columns = {_name_of(name, rows): rows[:length]
+                   for name, rows in episode.observations.items()}
+        columns["action"] = episode.action
+        ends = np.arange(length) == length - 1
+        columns["next.reward"] = np.asarray(episode.reward, np.float32)[:, None]
+        columns["next.done"] = ends[:, None]
+        columns["next.terminated"] = (ends & episode.terminated)[:, None]
+        if self._features is None:
+            self._features = {name: self._feature(name, rows) for name, rows in columns.items()}
+        about = {"episode_index": index, "tasks": [self._name], "length": length,
+                 "dataset_from_index": self._num_frames,
+                 "dataset_to_index": self._num_frames + length}
+        arrays = {}
+        for name, rows in columns.items():
+            kind = self._features[name]["dtype"]
+            moments = _Moments(rows, kind in ("video", "image"))
+            about |= {f"stats/{name}/{key}": value for key, value in moments.summary().items()}
+            self._sums[name] = moments.joined(self._sums.get(name))
+            if kind == "video":
+                about |= self._write_video(name, rows)
+            elif kind == "image":
+                arrays[name] = [{"bytes": _png(picture), "path": None} for picture in rows]
+            else:
+                flat = rows.reshape(length, -1)
+                arrays[name] = list(flat[:, 0]) if flat.shape[1] == 1 else list(flat)
+        steps = np.arange(length)
+        arrays |= {"timestamp": (steps / float(self._fps)).astype(np.float32), "frame_index": steps,
+                   "episode_index": np.full(length, index), "index": self._num_frames + steps,
+                   "task_index": np.zeros(length, np.int64)}
+        table = self._pa.table(arrays, schema=self._make_schema())
+        about |= self._write_table(table)
+        about |= {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
+        self._episodes.append(about)
+        self._num_frames += length
+
+    def _feature(self, name: str, rows: np.ndarray) -> dict:
+        if rows.dtype == np.uint8 and rows.ndim == 4:
+            return {"dtype": "image" if self._pictures == "png" else "video",
+                    "shape": list(rows.shape[1:]), "names": ["height", "width", "channels"]}
+        return {"dtype": str(rows.dtype), "shape": list(rows.shape[1:]) or [1], "names": None}
+
+    def _make_schema(self):
+        if self._schema is None:
+            pa = self._pa
+            fields = []
+            for name, feature in self._features.items():
+                if feature["dtype"] == "video":
+                    continue
+                if feature["dtype"] == "image":
+                    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+                else:
+                    kind = pa.from_numpy_dtype(np.dtype(feature["dtype"]))
+                    size = int(np.prod(feature["shape"]))
+                    kind = kind if size == 1 else pa.list_(kind, size)
+                fields.append((name, kind))
+            fields += [("timestamp", pa.float32())] + [(name, pa.int64()) for name in _INDICES[1:]]
+            self._schema = pa.schema(fields)
+        return self._schema
+
+    def _write_table(self, table) -> dict:
+        chunk, file = divmod(self._data_index, 1000)
+        if self._data is None:
+            path = self._folder / f"data/chunk-{chunk:03}/file-{file:03}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._data_path = path
+            self._data = self._parquet.ParquetWriter(path, table.schema)
+        self._data.write_table(table)  # a row group for each episode
+        if self._data_path.stat().st_size > self._FILE_BYTES:
+            self._data.close()
+            self._data = None
+            self._data_index += 1
+        return {"data/chunk_index": chunk, "data/file_index": file}
+
+    def _write_video(self, name: str, rows: np.ndarray) -> dict:
+        video = self._videos.get(name)
+        if video is None:
+            video = self._videos[name] = _VideoFile(self._folder / "videos" / name, self._fps)
+        chunk, file, begin = video.write(rows, self._VIDEO_BYTES)
+        return {f"videos/{name}/chunk_index": chunk, f"videos/{name}/file_index": file,
+                f"videos/{name}/from_timestamp": begin,
+                f"videos/{name}/to_timestamp": begin + len(rows) / float(self._fps)}
+
+    def close(self) -> None:
+        if self._data is not None:
+            self._data.close()
+        for video in self._videos.values():
+            video.close()
+        pa = self._pa
+        folder = self._folder / "meta/episodes/chunk-000"
+        folder.mkdir(parents=True)
+        self._parquet.write_table(pa.Table.from_pylist(self._episodes), folder / "file-000.parquet")
+        # lerobot looks a task up by its text, the index of a pandas table
+        index = {"index_columns": ["task"], "column_indexes": [], "pandas_version": "2.0.0",
+                 "columns": [{"name": name, "field_name": name, "pandas_type": kind,
+                              "numpy_type": numpy, "metadata": None} for name, kind, numpy in
+                             (("task_index", "int64", "int64"), ("task", "unicode", "object"))]}
+        tasks = pa.table({"task_index": [0], "task": [self._name]})
+        self._parquet.write_table(tasks.replace_schema_metadata({"pandas": json.dumps(index)}),
+                                  self._folder / "meta/tasks.parquet")
+        stats = {name: {key: np.asarray(value).tolist() for key, value in sums.summary().items()}
+                 for name, sums in self._sums.items()}
+        (self._folder / "meta/stats.json").write_text(json.dumps(stats), encoding="utf-8")
+        features = {**self._features, "timestamp": {"dtype": "float32", "shape": [1], "names": None},
+                    **{name: {"dtype": "int64", "shape": [1], "names": None}
+                       for name in _INDICES[1:]}}
+        for name, video in self._videos.items():
+            features[name] = {**features[name], "info": video.info()}
+        (self._folder / "meta/info.json").write_text(json.dumps({
+            "codebase_version": "v3.0", "robot_type": None, "fps": _plain(self._fps), "features": features,
+            "total_episodes": len(self._episodes), "total_frames": self._num_frames,
+            "total_tasks": 1, "chunks_size": 1000, "data_files_size_in_mb": 100,
+            "video_files_size_in_mb": 200, "splits": {"train": f"0:{len(self._episodes)}"},
+            "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+            "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+            if self._videos else None}, indent=2), encoding="utf-8")
+
+
+def _name_of(name: str, rows: np.ndarray) -> str:
+    if rows.dtype == np.uint8 and rows.ndim == 4:
+        return f"observation.images.{(name or 'pixels').replace('/', '.')}"
+    return f"observation.{(name or 'state').replace('/', '.')}"
+
+
+def _plain(fps: fractions.Fraction) -> int | float:
+    return fps.numerator if fps.denominator == 1 else float(fps)
+
+
+def _png(picture: np.ndarray) -> bytes:
+    image = need("PIL.Image", "pictures in LeRobot's data")
+    out = io.BytesIO()
+    image.fromarray(picture).save(out, "PNG")
+    return out.getvalue()
+
+
+class _Moments:
+    """Smallest, largest, mean and deviation of each number; of pictures by channel, in [0, 1]."""
+
+    def __init__(self, rows: np.ndarray, is_picture: bool):
+        values = rows.astype(np.float64) / (255.0 if is_picture else 1.0)
+        axes = (0, 1, 2) if is_picture else (0,)
+        self._shape = (3, 1, 1) if is_picture else rows.shape[1:]
+        self.count, self.weight = len(rows), float(np.prod([values.shape[a] for a in axes]))
+        self.low, self.high = values.min(axes), values.max(axes)
+        self.sum, self.squares = values.sum(axes), np.square(values).sum(axes)
+
+    def joined(self, other: "_Moments | None") -> "_Moments":
+        if other is not None:
+            self.count, self.weight = self.count + other.count, self.weight + other.weight
+            self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+            self.sum, self.squares = self.sum + other.sum, self.squares + other.squares
+        return self
+
+    def summary(self) -> dict:
+        mean = self.sum / self.weight
+        deviation = np.sqrt(np.maximum(self.squares / self.weight - mean * mean, 0.0))
+        return {"min": self.low.reshape(self._shape).tolist(),
+                "max": self.high.reshape(self._shape).tolist(),
+                "mean": mean.reshape(self._shape).tolist(),
+                "std": deviation.reshape(self._shape).tolist(), "count": [self.count]}
+
+
+class _VideoFile:
+    """mp4 files of one camera, AV1 with a key frame every second frame, as lerobot's."""
+
+    def __init__(self, folder: pathlib.Path, fps: fractions.Fraction):
+        self._av = need("av", "LeRobot's videos")
+        self._folder, self._fps = folder, fps
+        self._container = self._stream = None
+        self._index = self._num_frames = self._num_bytes = 0
+        self._size = (0, 0)
+
+    def write(self, rows: np.ndarray, max_bytes: int) -> tuple[int, int, float]:
+        """Chunk, file and seconds where the rows begin."""
+        chunk, file = divmod(self._index, 1000)
+        if self._container is None:
+            path = self._folder / f"chunk-{chunk:03}/file-{file:03}.mp4"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._num_frames = self._num_bytes = 0
+            os.environ.setdefault("SVT_LOG", "1")  # the encoder: errors alone
+            height, width = self._size = rows.shape[1:3]
+            self._container = self._av.open(str(path), "w")
+            self._stream = self._container.add_stream(
+                "libsvtav1", rate=self._fps, options={"g": "2", "crf": "30"})
+            self._stream.width, self._stream.height = width, height
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.time_base = 1 / self._fps
+        begin = self._num_frames / float(self._fps)
+        for picture in rows:
+            frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24")
+            frame.pts, frame.time_base = self._num_frames, 1 / self._fps
+            packets = self._stream.encode(frame)
+            self._num_bytes += sum(packet.size for packet in packets)
+            self._container.mux(packets)
+            self._num_frames += 1
+        if self._num_bytes > max_bytes:
+            self.close()
+            self._index += 1
+        return chunk, file, begin
+
+    def close(self) -> None:
+        if self._container is not None:
+            self._container.mux(self._stream.encode())
+            self._container.close()
+            self._container = None
+
+    def info(self) -> dict:
+        return {"video.height": self._size[0], "video.width": self._size[1], "video.codec": "av1",
+                "video.pix_fmt": "yuv420p", "video.is_depth_map": False, "video.fps": _plain(self._fps),
+                "video.channels": 3, "has_audio": False}
