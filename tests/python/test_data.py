@@ -297,6 +297,59 @@ def test_a_recording_of_another_environment_is_not_mixed_in(tmp_path):
         Writer(tmp_path, (np.float32([-1]), np.float32([1])), 25.0)
 
 
+def test_the_whole_episodes_of_a_replays_folder_come_back(tmp_path):
+    from replicant.data._replay_folder import ReplayFolder
+
+    pytest.importorskip("lz4")
+    signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"),
+                                 frame=((8, 6, 3), "uint8"))
+    rng = np.random.default_rng(0)
+    frames = rng.integers(0, 4, (60, 8, 6, 3), np.uint8)  # few values: LZ4 shrinks them
+    with replay.Replay.start(signature, checkpoint_folder=tmp_path / "replay") as service:
+        with service.writer(group_steps=4) as writer:
+            for episode, length in enumerate((10, 3, 6)):
+                writer.begin()
+                for step in range(length):
+                    writer.append([episode, step], [step / 100], float(step),
+                                  0.0 if (episode, step) == (1, 2) else 1.0,
+                                  frame=frames[20 * episode + step])
+                if episode < 2:  # the last one goes on
+                    writer.end([episode, length], frame=frames[20 * episode + length])
+            assert writer.flush(60)
+    folder = ReplayFolder(tmp_path / "replay")
+    assert (len(folder), folder.num_partial, folder.num_steps) == (2, 1, 13)
+    for index, episode in enumerate(folder):
+        length = (10, 3)[index]
+        np.testing.assert_array_equal(episode["observation"],
+                                      [[index, step] for step in range(length + 1)])
+        np.testing.assert_array_equal(episode["action"][:, 0],
+                                      np.arange(length, dtype=np.float32) / np.float32(100))
+        np.testing.assert_array_equal(episode["reward"], np.arange(length))
+        assert episode["discount"][-1] == (1.0 if index == 0 else 0.0)
+        np.testing.assert_array_equal(
+            episode["frame"].reshape(-1, 8, 6, 3), frames[20 * index:20 * index + length + 1])
+    folder.close()
+
+
+def test_record_keeps_the_newest_frame_of_a_stack(tmp_path):
+    envs = pytest.importorskip("replicant.envs")
+    env = envs.make("pendulum-swingup", action_repeat=100, pixels=(16, 20), frame_stack=2)
+    seen = []
+
+    def act(observation):
+        seen.append(observation[..., 3:].copy())
+        return np.zeros(1, np.float32)
+
+    envs.record(env, act, tmp_path / "r", 1, seed=1, newest_frame=True)
+    env.close()
+    source = open_source(data.Mapping.of({"format": "recording", "path": str(tmp_path / "r"),
+                                          "frame": "observation"}))
+    stored = source.episode(0, None).columns["observation"]
+    assert stored.shape == (11, 16, 20, 3)
+    np.testing.assert_array_equal(stored[:10], seen)
+    assert source.frames_per_second == 0.5  # 100 control steps of 0.02 s
+
+
 def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
     envs = pytest.importorskip("replicant.envs")
     env = envs.make("pendulum-swingup", action_repeat=50)

@@ -54,10 +54,11 @@ def main(argv: list[str]) -> int:
     command.add_argument("--to", required=True, help="new folder")
     command.set_defaults(run=_import)
     command = commands.add_parser("export", help="a recording, or a run's episodes, for others")
-    command.add_argument("source", help="folder of a recording, or of a run, whose policy plays")
+    command.add_argument("source", help="folder of a recording, or of a run")
     command.add_argument("--to", required=True, help="new folder")
     command.add_argument("--format", required=True, help="minari or lerobot")
-    command.add_argument("--episodes", type=int, default=10, help="of a run's policy; default 10")
+    command.add_argument("--episodes", type=int,
+                         help="that the policy of a run plays; default: those in its replay")
     command.add_argument("--which", default="newest", help="policy of the run: newest or best")
     command.add_argument("--pictures", default="png",
                          help="of lerobot: png, without loss, or video, AV1; default png")

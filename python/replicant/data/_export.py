@@ -1,4 +1,4 @@
-"""Data sets of what was recorded, or of what a run's policy does, for others."""
+"""Data sets of what was recorded, or of what a run has collected, for others."""
 
 import importlib
 import os
@@ -7,8 +7,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from replicant.data import _recording
 from replicant.data._episode import Recorded
+from replicant.data._replay_folder import ReplayFolder
 from replicant.errors import ConfigError, IoError
 
 FORMATS = ("minari", "lerobot")
@@ -37,29 +40,59 @@ class _Recording:
                 terminated=bool(episode.terminated))
 
 
-def _record_policy(run, folder, num_episodes: int, which: str) -> None:
-    """Evaluation episodes of a run's policy."""
+class _RunReplay:
+    """The whole episodes in the checkpoint of a run's replay."""
+
+    def __init__(self, run: pathlib.Path, env, pixels):
+        self._folder = ReplayFolder(run / "replay")
+        if len(self._folder) == 0:
+            raise ConfigError(f"{run / 'replay'}: no whole episode; {self._folder.num_partial} "
+                              "without their begin or end")
+        self._pixels = pixels
+        self.bounds = env.action_space.low, env.action_space.high
+        self.frames_per_second = 1.0 / env.dt
+
+    def __len__(self):
+        return len(self._folder)
+
+    def episodes(self) -> Iterator[Recorded]:
+        low, high = self.bounds
+        for episode in self._folder:
+            observations = {}
+            if episode["observation"] is not None:
+                observations["state" if self._pixels else ""] = episode["observation"]
+            if episode["frame"] is not None:
+                observations["pixels"] = episode["frame"].reshape(-1, *self._pixels, 3)
+            yield Recorded(
+                observations=observations,
+                action=(low + (episode["action"] + 1.0) / 2.0 * (high - low)).astype(np.float32),
+                reward=episode["reward"].astype(np.float64),
+                terminated=bool(episode["discount"][-1] == 0))
+
+
+def _open_run(run: pathlib.Path, which: str):
+    """The policy of a run, and one environment as its actors have it."""
     from replicant import Policy, envs
 
     policy = Policy.load(run, which=which)
+    if policy._make_adapter is not None:
+        raise ConfigError(f"{run}: its environment is made by make_env; hint: record it by "
+                          "envs.record(env, policy.act, ...) and export the recording")
     options = {**policy._core.environment, "action_repeat_reward": "mean"}
-    env = envs.make(**options)
-    try:
-        envs.record(env, policy.act, folder, num_episodes, seed=0)
-    finally:
-        env.close()
+    return policy, envs.make(**options), options.get("pixels")
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
-           episodes: int = 10, which: str = "newest", pictures: str = "png",
+           episodes: int | None = None, which: str = "newest", pictures: str = "png",
            progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Writes a data set into the new folder `folder` and returns its number of episodes.
 
-    source    a recording of envs.Recorder, or the folder of a run: its policy then plays
+    source    a recording of envs.Recorder, or the folder of a run
     format    "minari": hdf5, with pictures as they are; "lerobot": v3
+    episodes  None: of a run, the whole episodes in its replay's checkpoint. A number: its policy
+              plays as many
+    which     the run's "newest" policy, or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
-    episodes  that the policy of a run plays
-    which     of a run: its "newest" policy, or the "best"
     progress  called after each episode with the number of those written, and of all
 
     The folder appears when all is written.
@@ -71,19 +104,32 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{to.name}.", dir=to.parent) as scratch:
-        if not (source / "recording.json").exists():
-            played = pathlib.Path(scratch) / "played"
-            _record_policy(source, played, episodes, which)
-            source = played
-        recording = _Recording(source)
+        opened = _open(source, pathlib.Path(scratch) / "played", episodes, which)
         part = pathlib.Path(scratch) / "part"
         module = importlib.import_module(f"replicant.data._{format}")
         options = {"pictures": pictures} if format == "lerobot" else {}
-        writer = module.Writer(part, recording.bounds, recording.frames_per_second, to.name,
-                               **options)
-        for done, episode in enumerate(recording.episodes()):
+        writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
+        for done, episode in enumerate(opened.episodes()):
             writer.write(episode)
-            progress(done + 1, len(recording))
+            progress(done + 1, len(opened))
         writer.close()
         shutil.move(part, to)
-    return len(recording)
+    return len(opened)
+
+
+def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, which: str):
+    if (source / "recording.json").exists():
+        return _Recording(source)
+    if not (source / "config.yaml").exists():
+        raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
+                      "has a config.yaml")
+    from replicant import envs
+
+    policy, env, pixels = _open_run(source, which)
+    try:
+        if episodes is None:
+            return _RunReplay(source, env, pixels)
+        envs.record(env, policy.act, played, episodes, seed=0, newest_frame=True)
+        return _Recording(played)
+    finally:
+        env.close()

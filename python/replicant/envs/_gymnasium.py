@@ -154,6 +154,11 @@ class Env(NoCopy, gymnasium.Env):
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 
+    @property
+    def dt(self) -> float:
+        """Simulated seconds of a step, with its repeats."""
+        return self._vector._core.control_timestep_s
+
     def _first(self, observation):
         if self._is_dict:
             return {name: array[0] for name, array in observation.items()}

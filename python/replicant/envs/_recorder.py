@@ -16,12 +16,15 @@ class Recorder(gymnasium.Wrapper):
 
     env     one environment, with an action space of floating-point numbers
     folder  new, or a recording of the same environment, which grows
+    newest_frame  of a stack of frames, uint8 [H, W, 3 k], records the newest one alone: the tables
+                  of a replay stack them again
 
     An episode that reset() or close() cuts short is dropped. A wrapper around the recorder that
     changes an action is recorded with the changed one.
     """
 
-    def __init__(self, env: gymnasium.Env, folder: str | os.PathLike):
+    def __init__(self, env: gymnasium.Env, folder: str | os.PathLike, *,
+                 newest_frame: bool = False):
         super().__init__(env)
         space = env.action_space
         if not isinstance(space, gymnasium.spaces.Box) or space.dtype.kind != "f":
@@ -35,17 +38,21 @@ class Recorder(gymnasium.Wrapper):
         step_s = control_timestep_s(env)
         rate = 1.0 / step_s if step_s > 0 else env.metadata.get("render_fps")
         self._writer = _recording.Writer(folder, bounds, None if rate is None else float(rate))
+        self._newest_frame = newest_frame
         self._steps: list[tuple[dict[str, np.ndarray], np.ndarray, float]] | None = None
         self._last: dict[str, np.ndarray] = {}
         self.num_episodes = 0  # written by this recorder
 
-    @staticmethod
-    def _arrays(observation) -> dict[str, np.ndarray]:
+    def _arrays(self, observation) -> dict[str, np.ndarray]:
         """Copies: an environment may write into its arrays again."""
         from replicant.data._episode import flat
 
         named = dict(flat(observation)) if isinstance(observation, dict) else {"": observation}
-        return {name: np.array(value) for name, value in named.items()}
+        arrays = {name: np.array(value) for name, value in named.items()}
+        if self._newest_frame:
+            arrays = {name: value[..., -3:] if value.dtype == np.uint8 and value.ndim == 3 else value
+                      for name, value in arrays.items()}
+        return arrays
 
     def reset(self, **options):
         observation, info = self.env.reset(**options)
@@ -77,14 +84,15 @@ class Recorder(gymnasium.Wrapper):
 
 
 def record(env: gymnasium.Env, act: Callable[[Any], Any], folder: str | os.PathLike,
-           num_episodes: int, seed: int | None = None) -> None:
+           num_episodes: int, seed: int | None = None, *, newest_frame: bool = False) -> None:
     """Records `num_episodes` episodes in which act(observation) chooses the actions.
 
     env   one environment, which stays open; episode i is reset with the seed `seed` + i
     act   a policy's act, or any function of an observation. One that raises StopIteration ends the
           recording: the episode under way is dropped
+    newest_frame  as of Recorder
     """
-    recorder = Recorder(env, folder)
+    recorder = Recorder(env, folder, newest_frame=newest_frame)
     for episode in range(num_episodes):
         observation, _ = recorder.reset(seed=None if seed is None else seed + episode)
         is_over = False
