@@ -1,12 +1,18 @@
 # Finds MuJoCo's C library in the `mujoco` wheel of REPLICANT_VENV, or where
 # MuJoCo_ROOT says: a release folder with include/ and lib/, or the folder
-# `mujoco` of an installed wheel.
+# `mujoco` of an installed wheel. Nothing is cached: another root takes effect in
+# an old build folder, too.
 #
 # Defines MuJoCo::MuJoCo, MuJoCo_VERSION, MuJoCo_LIBRARY, MuJoCo_INCLUDE_DIR.
-file(GLOB _mujoco_wheel "${REPLICANT_VENV}/lib/python3*/site-packages/mujoco")
+replicant_root(MuJoCo _mujoco_root _mujoco_only)
+if(NOT _mujoco_root)
+  file(GLOB _mujoco_root "${REPLICANT_VENV}/lib/python3*/site-packages/mujoco")
+endif()
 
 find_path(MuJoCo_INCLUDE_DIR mujoco/mujoco.h
-  HINTS "${MuJoCo_ROOT}/include" ${_mujoco_wheel} PATH_SUFFIXES include)
+  HINTS ${_mujoco_root} PATH_SUFFIXES include ${_mujoco_only} NO_CACHE)
+# NO_CACHE leaves a slash at the end
+string(REGEX REPLACE "/$" "" MuJoCo_INCLUDE_DIR "${MuJoCo_INCLUDE_DIR}")
 
 if(MuJoCo_INCLUDE_DIR)
   # mjVERSION_HEADER is 3017000 for 3.17.0: major, two or three digits each
@@ -26,7 +32,7 @@ if(MuJoCo_INCLUDE_DIR)
   # the wheel holds only the versioned file, next to the folder include
   cmake_path(GET MuJoCo_INCLUDE_DIR PARENT_PATH _mujoco_folder)
   find_library(MuJoCo_LIBRARY NAMES libmujoco.so.${MuJoCo_VERSION} mujoco
-    HINTS "${_mujoco_folder}/lib" "${_mujoco_folder}" NO_DEFAULT_PATH)
+    HINTS "${_mujoco_folder}/lib" "${_mujoco_folder}" NO_DEFAULT_PATH NO_CACHE)
 endif()
 
 include(FindPackageHandleStandardArgs)
@@ -34,7 +40,8 @@ find_package_handle_standard_args(MuJoCo
   REQUIRED_VARS MuJoCo_LIBRARY MuJoCo_INCLUDE_DIR
   VERSION_VAR MuJoCo_VERSION
   HANDLE_COMPONENTS
-  REASON_FAILURE_MESSAGE "hint: run scripts/setup, or set MuJoCo_ROOT")
+  REASON_FAILURE_MESSAGE
+    "searched: ${_mujoco_root}, hint: run scripts/setup, or set MuJoCo_ROOT")
 
 if(MuJoCo_FOUND AND NOT TARGET MuJoCo::MuJoCo)
   add_library(MuJoCo::MuJoCo INTERFACE IMPORTED GLOBAL)
@@ -44,4 +51,3 @@ if(MuJoCo_FOUND AND NOT TARGET MuJoCo::MuJoCo)
     INTERFACE_LINK_LIBRARIES
       "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:REPLICANT_LOADS_MUJOCO>>>:${MuJoCo_LIBRARY}>")
 endif()
-mark_as_advanced(MuJoCo_LIBRARY MuJoCo_INCLUDE_DIR)

@@ -1,8 +1,11 @@
 # Every third-party library, found once, here. scripts/setup installs them all.
 
+include(ReplicantRoot)
+
 # replicant_find(<package> <debian package> [find_package arguments])
 # Finds an installed package, or stops and names the Debian package to install.
 function(replicant_find package debian_package)
+  replicant_root(${package} root only)
   find_package(${package} QUIET ${ARGN})
   if(NOT ${package}_FOUND)
     message(FATAL_ERROR "${package} was not found; hint: run scripts/setup, "
@@ -64,6 +67,10 @@ endif()
 # From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
 # MuJoCo's structs change with each minor version, so each version listed was
 # built and compared with recordings (docs/environments.md, "MuJoCo versions").
+if(NOT IS_DIRECTORY "${REPLICANT_VENV}")
+  message(FATAL_ERROR "REPLICANT_VENV: ${REPLICANT_VENV}: no such folder; "
+    "hint: run scripts/setup, or name a Python environment with MuJoCo, oneDNN and dm_control")
+endif()
 set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0)
 find_package(MuJoCo REQUIRED)
 if(NOT MuJoCo_VERSION IN_LIST REPLICANT_MUJOCO_VERSIONS)

@@ -32,6 +32,7 @@ function(replicant_install_package)
     "${PROJECT_BINARY_DIR}/ReplicantConfig.cmake"
     "${PROJECT_BINARY_DIR}/ReplicantConfigVersion.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/ReplicantDependencies.cmake"
+    "${PROJECT_SOURCE_DIR}/cmake/ReplicantRoot.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindLZ4.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindMuJoCo.cmake"
     "${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake"
