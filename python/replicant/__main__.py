@@ -1,9 +1,12 @@
-"""The programs of a run: replicant fleet --config FILE, replicant evaluator ...
-replicant check-env MODULE:FUNCTION tries a user's environment.
-replicant data import|export reads and writes data sets.
+"""replicant train NAME              a training by a recipe, from start to film: --list has the names
+replicant check-env MODULE:NAME   tries your environment
+replicant data import|export      reads and writes data sets
+replicant fleet --resume RUN      goes on with a run; fleet --config FILE starts one
+replicant evaluator --checkpoint RUN --video
 
-The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME or MODULE:NAME, names a function that
-makes the environments of the task `python-environment`.
+actor, check-data, export, learner, lockstep, plan and replay are the other programs of a run;
+--help after a name prints its options. The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME
+or MODULE:NAME, names a function that makes the environments of the task `python-environment`.
 """
 
 import functools
@@ -12,14 +15,27 @@ import sys
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["check-env"]:
+    command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
+    if command in ("--help", "-h"):
+        print(__doc__.strip())
+        return 0 if len(sys.argv) > 1 else 1
+    if command == "check-env":
         from replicant import _check_env
 
-        return _check_env.main(sys.argv[2:])
-    if sys.argv[1:2] == ["data"]:
+        return _check_env.main(arguments)
+    if command == "data":
         from replicant.data import _command
 
-        return _command.main(sys.argv[2:])
+        return _command.main(arguments)
+    if command == "train":
+        from replicant import _train_command
+
+        return _train_command.main(arguments, _run)
+    return _run([command, *arguments])
+
+
+def _run(words: list[str]) -> int:
+    """Runs a program of the package: its name and arguments. Returns its exit code."""
     # before OpenMP is loaded; its threads would spin for the processors of other roles
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
@@ -31,11 +47,16 @@ def main() -> int:
         _group_guard.start()
     from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
 
-    load_onednn()
+    try:
+        load_onednn()
+    except ImportError as error:
+        print(f"{words[0]}: {error}", file=sys.stderr)
+        return 1
     with mujoco_if_any():
         from replicant import _program
     from replicant import _make_env, _process
 
+    _process.use_ffmpeg_of_package()
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
     make_adapter = None
     if name:
@@ -45,7 +66,7 @@ def main() -> int:
 
     # the roles of a fleet import what this process can
     os.environ |= _process.environment()
-    return _program.run(["replicant", *sys.argv[1:]], _process.python("replicant"),
+    return _program.run(["replicant", *words], _process.python("replicant"),
                         _make_env.TASK, make_adapter)
 
 

@@ -77,7 +77,12 @@ def load_onednn():
     if not library.exists():
         raise ImportError("libdnnl.so.3 was not found; pip's --target leaves it out; hint: install "
                           "with --prefix, or into an environment")
-    ctypes.CDLL(str(library))
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        # a minimal system has no libgomp, which comes with compilers
+        raise ImportError(f"oneDNN cannot be loaded: {error}; hint: install the system's package "
+                          "libgomp1") from None
 
 
 def suite_folder() -> str:

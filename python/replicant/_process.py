@@ -5,8 +5,12 @@ site-packages, in pip's --user, --prefix or --target folder, or on a path that w
 sys.path; no script of pip is needed.
 """
 
+import atexit
+import importlib.util
 import os
+import shutil
 import sys
+import tempfile
 
 from replicant.errors import IoError
 
@@ -25,3 +29,16 @@ def environment() -> dict[str, str]:
     """The environment variables for such a process."""
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     return {**os.environ, "PYTHONPATH": path}
+
+
+def use_ffmpeg_of_package():
+    """If the system has no program ffmpeg, the one in the package imageio-ffmpeg takes its place in
+    this process and in those that it starts."""
+    if shutil.which("ffmpeg") or importlib.util.find_spec("imageio_ffmpeg") is None:
+        return
+    import imageio_ffmpeg
+
+    folder = tempfile.mkdtemp(prefix="replicant-ffmpeg-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.symlink(imageio_ffmpeg.get_ffmpeg_exe(), os.path.join(folder, "ffmpeg"))
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), folder])

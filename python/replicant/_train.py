@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from replicant import _make_env, _process
+from replicant import _make_env, _process, _recipes
 from replicant.errors import ConfigError, Error, IoError
 
 
@@ -193,7 +193,8 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
           folder: str | os.PathLike, make_env: Callable[[], Any] | str | None = None) -> Run:
     """Starts a training and returns at once.
 
-    config     a YAML file, such as configs/cartpole_swingup_state.yaml
+    config     a YAML file; or the name of a recipe or a task, as `replicant train --list` prints
+               them: "cartpole_swingup_state", "finger-spin"
     overrides  keys in full and their values: {"learner.limits.max_seconds": 600}
     folder     of the run; must be empty or missing. The fleet's own output is in FOLDER.log
     make_env   a function without arguments that returns an environment of Gymnasium or dm_env, to
@@ -203,10 +204,11 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
                agent.distribution.v_min and v_max
     """
     path = pathlib.Path(folder).resolve()
-    settings = {**(overrides or {}), "run.dir": str(path)}
+    file, settings = _recipes.find(config)
+    settings = {**settings, **(overrides or {}), "run.dir": str(path)}
     name = None
     if make_env is not None:
         name = _make_env.name_of(make_env)
         settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False,
                     **settings}
-    return _start(["--config", os.fspath(config)], path, settings, name)
+    return _start(["--config", str(file)], path, settings, name)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import replicant
-from replicant import _make_env, _process, _train, envs, errors, replay
+from replicant import _libraries, _make_env, _process, _train, envs, errors, replay
 
 ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = ROOT / "configs/cartpole_swingup_state.yaml"
@@ -305,8 +305,19 @@ def test_a_library_that_pip_left_out_is_named(other_python, tmp_path):
                            env={**environment, "PYTHONPATH": str(folder)}, stderr=subprocess.PIPE,
                            check=False)
     assert found.returncode == 1
-    assert found.stderr.splitlines()[-1].startswith("ImportError: libdnnl.so.3 was not found; pip's "
-                                                    "--target leaves it out; hint: ")
+    assert found.stderr.startswith("fleet: libdnnl.so.3 was not found; pip's --target leaves it "
+                                   "out; hint: ")
+
+
+def test_a_library_that_a_minimal_system_lacks_is_named(monkeypatch):
+    def fail(name):
+        raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(_libraries.ctypes, "CDLL", fail)
+    with pytest.raises(ImportError, match="^oneDNN cannot be loaded: libgomp.so.1: cannot open "
+                       "shared object file: No such file or directory; hint: install the system's "
+                       "package libgomp1$"):
+        _libraries.load_onednn()
 
 
 # --- copies and closed objects ---

@@ -1,0 +1,160 @@
+"""`replicant train`: recipes and tasks by name, and a training from start to film."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import replicant
+from replicant import _process, _recipes, _train_command, envs, errors
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+# they need MPI, or a data set, or are no recipe
+LEFT_OUT = {"cartpole_swingup_pixels_mpi.yaml", "resnet50_imagenet.yaml", "sngan_imagenet.yaml",
+            "reference.yaml"}
+
+
+def command(*arguments, cwd, check=True):
+    """`replicant train` with these arguments."""
+    return subprocess.run([*_process.python("replicant"), "train", *map(str, arguments)], cwd=cwd,
+                          env=_process.environment(), check=check, timeout=280, text=True,
+                          capture_output=True)
+
+
+def texts(folder):
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+            for path in folder.rglob("*.yaml")}
+
+
+# --- names ---
+
+
+def test_the_package_has_the_recipes_of_the_repository():
+    wanted = {name: text for name, text in texts(CONFIGS).items() if name not in LEFT_OUT}
+    assert texts(_recipes.FOLDER) == wanted
+
+
+def test_a_name_is_a_recipe_a_task_or_a_file(tmp_path, monkeypatch):
+    folder = _recipes.FOLDER
+    assert _recipes.find("cartpole_swingup_state") == (folder / "cartpole_swingup_state.yaml", {})
+    # a task with its own recipe, and one without
+    assert _recipes.find("walker-walk") == (folder / "walker_walk_pixels.yaml", {})
+    assert _recipes.find("finger-spin") == (
+        folder / "pixels.yaml", {"run.name": "finger_spin_pixels", "task.name": "finger-spin"})
+    own = tmp_path / "own.yaml"
+    own.write_text("{}")
+    assert _recipes.find(str(own)) == (own, {}) == _recipes.find(own)
+    monkeypatch.chdir(tmp_path)
+    assert _recipes.find("own.yaml") == (pathlib.Path("own.yaml"), {})
+
+
+def test_every_task_of_the_suite_has_a_recipe():
+    assert _recipes.tasks() == envs.tasks()
+    files = {_recipes.find(task)[0].name for task in envs.tasks()}
+    assert {"pixels.yaml", "cartpole_swingup_pixels.yaml", "cheetah_run_pixels.yaml"} <= files
+
+
+@pytest.mark.parametrize("name, message", [
+    ("cartpol-swingup", "'cartpol-swingup' is not a recipe, a task or a YAML file; did you mean "
+     "cartpole-swingup"),
+    ("qqqq", "'qqqq' is not a recipe, a task or a YAML file; hint: replicant train --list prints "
+     "the names"),
+    ("configs/walker_walk_state.yaml", "configs/walker_walk_state.yaml: no such file; hint: the "
+     "package has this recipe by the name walker_walk_state"),
+    ("my.yaml", "my.yaml: no such file; hint: replicant train --list prints the names of recipes"),
+])
+def test_any_other_name_is_an_error_that_helps(name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(errors.Error, match="^" + re.escape(message)):
+        replicant.train(name, folder=tmp_path / "run")
+    found = command(name, cwd=tmp_path, check=False)
+    assert found.returncode == 1 and found.stderr.startswith(f"train: {message}")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_list_has_every_name_and_what_a_recipe_trains(tmp_path):
+    text = command("--list", cwd=tmp_path).stdout
+    assert re.search(r"^  cartpole_swingup_state +Cartpole swing-up from the state vector$", text,
+                     re.MULTILINE)
+    assert set(envs.tasks()) | set(_recipes.names()) <= set(text.split())
+    assert max(map(len, text.splitlines())) <= 100
+
+
+# --- a training ---
+
+
+def test_one_command_trains_evaluates_films_and_says_how_to_go_on(tmp_path):
+    text = command("smoke", "--set", "learner.limits.max_steps=40", cwd=tmp_path).stdout
+    folder, = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"smoke-\d{8}-\d{6}", folder.name)
+    rows = dict(re.findall(r"^(\w[\w ]*?) {2,}(.*)$", text, re.MULTILINE))
+    for label in ("video", "learning curve", "checkpoint"):
+        assert pathlib.Path(rows[label]).exists(), rows
+    assert pathlib.Path(rows["video"]).stat().st_size > 1000
+    policy = eval(rows["in Python"].removeprefix("policy = "), {"replicant": replicant})
+    assert str(policy.checkpoint).startswith(str(folder / "best"))
+    assert policy.evaluate(1).shape == (1,)
+    assert rows["all curves"] == f"tensorboard --logdir {folder}"
+
+
+def test_arguments_of_the_fleet_pass_through(tmp_path):
+    command("finger-spin", "--set=run.dir=here", "--render", "slurm", "--to", "files",
+            cwd=tmp_path)
+    text = (tmp_path / "files/config.yaml").read_text(encoding="utf-8")
+    assert re.search(r"name: finger-spin$", text, re.MULTILINE)
+    assert re.search(r"name: finger_spin_pixels$", text, re.MULTILINE)
+    assert "dir: here" in text
+    failed = command("smoke", "--set", "learner.no_such_key=1", cwd=tmp_path, check=False)
+    assert failed.returncode != 0 and "no_such_key" in failed.stderr
+    assert "in Python" not in failed.stdout
+
+
+# --- programs that are missing ---
+
+
+def test_ffmpeg_of_a_package_takes_the_place_of_a_missing_one(tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg-of-package"
+    program.write_text("#!/bin/sh\necho here\n")
+    program.chmod(0o755)
+    (tmp_path / "imageio_ffmpeg.py").write_text(
+        f"def get_ffmpeg_exe():\n    return {str(program)!r}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "imageio_ffmpeg", raising=False)
+    before = os.environ["PATH"]
+    # there is one already
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/ffmpeg")
+    _process.use_ffmpeg_of_package()
+    assert os.environ["PATH"] == before
+    monkeypatch.undo()
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _process.use_ffmpeg_of_package()
+    assert subprocess.run(["ffmpeg"], capture_output=True, check=True).stdout == b"here\n"
+    sys.modules.pop("imageio_ffmpeg", None)
+
+
+def test_a_curve_is_drawn_without_gnuplot(tmp_path):
+    file = tmp_path / "curve.png"
+    _train_command._draw_curve({"seconds": np.array([10.0, 60.0]), "return": np.array([1.0, 5.0]),
+                                "return_std": np.array([0.5, 0.0])}, "smoke", file)
+    assert file.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_missing_programs_are_named_before_the_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(_train_command.importlib.util, "find_spec", lambda name: None)
+    words = []
+    code = _train_command.main(["smoke", "--set", f"run.dir={tmp_path}"],
+                               lambda given: words.extend(given) or 3)
+    assert code == 3
+    assert words == ["fleet", "--config", str(_recipes.FOLDER / "smoke.yaml"), "--set",
+                     f"run.dir={tmp_path}"]
+    told = capsys.readouterr().err
+    assert "no film: the program ffmpeg is missing" in told
+    assert "no learning curve: the program gnuplot is missing" in told
