@@ -7,7 +7,6 @@ import json
 import numbers
 import os
 import pathlib
-import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -133,44 +132,30 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:
             for name in sorted(names)}
 
 
-def _plain(value, key: str):
-    """The value as JSON has it: NumPy's and other libraries' numbers and arrays, paths, enums."""
+def _yaml(value, key: str) -> str:
+    """The value as YAML of one line: text always in quotes, so that no rule of YAML or of --set
+    reads it as something else; NumPy's and other libraries' numbers and arrays, paths and enums
+    as their plain values."""
     if isinstance(value, enum.Enum):
-        return _plain(value.value, key)
-    if value is None or isinstance(value, (str, bool)):
-        return value
-    if isinstance(value, (bytes, os.PathLike)):
-        return os.fsdecode(value)
+        return _yaml(value.value, key)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (str, bytes, os.PathLike)):
+        # text of JSON is text of YAML, but for this control character
+        return json.dumps(os.fsdecode(value), ensure_ascii=False).replace("\x7f", "\\x7f")
     if isinstance(value, Mapping):
-        return {str(_plain(name, key)): _plain(part, key) for name, part in value.items()}
+        parts = (f"{_yaml(name, key)}: {_yaml(part, key)}" for name, part in value.items())
+        return "{" + ", ".join(parts) + "}"
     if isinstance(value, Sequence):
-        return [_plain(part, key) for part in value]
+        return "[" + ", ".join(_yaml(part, key) for part in value) + "]"
     if isinstance(value, numbers.Integral):
-        return int(value)
+        return str(int(value))
     if isinstance(value, (numbers.Real, decimal.Decimal)):
-        return float(value)
+        return repr(float(value)).replace("inf", ".inf").replace("nan", ".nan")
     if hasattr(value, "tolist"):  # an array, a tensor or one of their numbers
-        return _plain(value.tolist(), key)
+        return _yaml(value.tolist(), key)
     raise ConfigError(f"{key}: got {type(value).__name__} {value!r:.100}; want text, a path, a "
                       "number, a bool, None, a list or a dictionary of these")
-
-
-def _setting(key: str, value) -> str:
-    """KEY=VALUE as --set takes it, by the rules of base/config/document.h: text as it stands but
-    in quotes where it would be read as something else, all else as JSON, which is YAML."""
-    plain = _plain(value, key)
-    if isinstance(plain, str):
-        is_text = plain not in ("", "~", "null", "Null", "NULL") and plain[0] not in "[{\"'" and (
-            min(plain) >= " " and "\x7f" not in plain)
-        quoted = json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\x7f")
-        return f"{key}={plain if is_text else quoted}"
-    if plain is None:
-        return f"{key}="
-    # YAML's words for what JSON has no numbers for; within quotes they are text
-    text = re.sub(r'("(?:[^"\\]|\\.)*")|NaN|(-?)Infinity',
-                  lambda m: m[1] or (f"{m[2]}.inf" if m[0].endswith("y") else ".nan"),
-                  json.dumps(plain, ensure_ascii=False))
-    return f"{key}={text}"
 
 
 def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
@@ -178,7 +163,7 @@ def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None
     command, environment = _fleet(make_env)
     command += arguments
     for key, value in overrides.items():
-        command += ["--set", _setting(key, value)]
+        command += ["--set", f"{key}={_yaml(value, key)}"]
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:

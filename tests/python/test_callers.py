@@ -7,6 +7,7 @@ import enum
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def resolved(tmp_path, settings, name="rendered"):
     command = [*_process.python("replicant"), "fleet", "--config", CONFIG, "--render", "slurm",
                "--to", folder]
     for key, value in settings.items():
-        command += ["--set", _train._setting(key, value)]
+        command += ["--set", f"{key}={_train._yaml(value, key)}"]
     subprocess.run(command, check=True, timeout=120, env=_process.environment())
     return (folder / "config.yaml").read_text(encoding="utf-8")
 
@@ -57,6 +58,14 @@ class Kind(enum.Enum):
     MANY = np.int64(3)
 
 
+class Name(enum.Enum):
+    DEFAULT = "default"
+
+
+# an element of a list of text in a resolved configuration
+OPTION = re.compile(r'"(?:[^"\\]|\\.)*"|[^,\[\] ][^,]*')
+
+
 def test_values_of_other_libraries_are_plain_values(tmp_path):
     text = resolved(tmp_path, {
         "learner.batch_size": np.int64(64),
@@ -73,9 +82,25 @@ def test_values_of_other_libraries_are_plain_values(tmp_path):
     assert line_of(text, "key_file") == '"/a: b/c #1"'
 
 
+def test_values_within_lists_and_dictionaries_are_as_given(tmp_path):
+    notes = [f"--comment={text}" for text in TRICKY if "\n" not in text]
+    text = resolved(tmp_path, {
+        "cluster.slurm": {"options": notes},
+        "replay.tables": {Name.DEFAULT: {"max_size": np.int64(5000), "discount": np.float32(0.5)}},
+        "agent.policy_optimizer.learning_rate": 1e-05,
+        "agent.distribution": {"v_min": decimal.Decimal("-1e5"), "v_max": np.array(2.5)},
+    })
+    options = line_of(text[text.index("  slurm:"):], "options")
+    assert [eval(part) if part.startswith('"') else part
+            for part in OPTION.findall(options[1:-1])] == notes
+    assert line_of(text, "max_size") == "5000" and line_of(text, "discount") == "0.5"
+    assert float(line_of(text, "learning_rate")) == 1e-05
+    assert float(line_of(text, "v_min")) == -1e5 and line_of(text, "v_max") == "2.5"
+
+
 def test_what_is_no_value_is_an_error_with_its_key(tmp_path):
     with pytest.raises(errors.ConfigError, match="run.name: got object <object"):
-        _train._setting("run.name", object())
+        _train._yaml(object(), "run.name")
     for value in (float("inf"), np.array([1, np.nan]), None):
         run = replicant.train(CONFIG, {"agent.policy_optimizer.learning_rate": value},
                               folder=tmp_path / "run")
