@@ -7,12 +7,16 @@ from typing import Any
 
 import dm_env
 import gymnasium
+import gymnasium.wrappers
 import numpy as np
 
 from replicant.errors import ConfigError, InvalidArgument
 
 _ALLOWED = ("allowed: arrays of numbers or booleans of at most two dimensions, no bytes of two "
             "(pictures), and Discrete; no spaces within spaces")
+
+
+_LEARNING = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward)
 
 
 class _Part:
@@ -138,6 +142,20 @@ def is_dm_env(environment) -> bool:
     raise ConfigError(f"make_env: got {environment!r}, want an environment of Gymnasium or dm_env")
 
 
+def _check_wrappers(environment) -> None:
+    """ConfigError for a wrapper that learns the scale of what it returns: every process would have
+    a scale of its own, no checkpoint would have any, and a policy would see other numbers."""
+    while isinstance(environment, gymnasium.Wrapper):
+        if isinstance(environment, _LEARNING) and environment.update_running_mean:
+            name = type(environment).__name__
+            raise ConfigError(
+                f"make_env: {name} learns its scale from what each process sees, and no checkpoint "
+                "has it: actors, evaluator and policy would see different numbers; hint: use a "
+                f"fixed scale (TransformObservation, TransformReward), or fill {name}'s statistics "
+                "in make_env and set its update_running_mean to False")
+        environment = environment.env
+
+
 def bounds_of(action) -> tuple[np.ndarray, np.ndarray]:
     """Lowest and highest action of a space or specification, float64 [A]. ConfigError if an agent
     cannot choose between them."""
@@ -199,6 +217,7 @@ class Adapter:
             self.form = ObservationForm(environment.observation_spec())
             action = environment.action_spec()
         else:
+            _check_wrappers(environment)
             self.form = ObservationForm(environment.observation_space)
             action = environment.action_space
         low, high = bounds_of(action)
@@ -220,7 +239,8 @@ class Adapter:
 
     def step(self, action) -> tuple[np.ndarray, float, float, bool]:
         """(observation, reward, discount, whether the episode is over)."""
-        action = np.asarray(action, dtype=self.action_dtype).reshape(self._shape)
+        # a copy: the environment may write into it
+        action = np.array(action, dtype=self.action_dtype).reshape(self._shape)
         result = self._environment.step(action)
         if self._is_dm:
             if result.first():

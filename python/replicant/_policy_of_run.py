@@ -8,6 +8,7 @@
 """
 
 import functools
+import math
 import os
 import pathlib
 import warnings
@@ -55,13 +56,18 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def _numbers(values, name: str, dtype) -> np.ndarray:
-    """The values as an array. InvalidArgument for a number that the network cannot take."""
-    with np.errstate(over="ignore"):  # it becomes an infinity
-        array = np.ascontiguousarray(values, dtype=dtype)
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        at = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidArgument(f"policy: {name}{list(at)} is {np.asarray(values)[at]}; want finite "
-                              "numbers of float32")
+    """The values as an array. InvalidArgument for a value that the network cannot take as it is."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise InvalidArgument(f"policy: {name} is {values!r:.80}; want numbers")
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is refused below
+        array = np.ascontiguousarray(given, dtype=dtype)
+    is_picture = array.dtype == np.uint8
+    is_good = array == given if is_picture else np.isfinite(array)
+    if not is_good.all():
+        at = tuple(int(i) for i in np.argwhere(~is_good)[0])
+        want = "whole numbers from 0 to 255" if is_picture else "finite numbers of float32"
+        raise InvalidArgument(f"policy: {name}{list(at)} is {given[at]}; want {want}")
     return array
 
 
@@ -127,8 +133,9 @@ class Policy:
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
         """
-        if explore is True:
-            raise InvalidArgument("explore: give the standard deviation of the noise, such as 0.2")
+        if explore is True or not 0.0 <= explore < math.inf:
+            raise InvalidArgument(f"explore: got {explore!r}; want the standard deviation of the "
+                                  "noise, such as 0.2")
         state = np.empty(0, np.float32)
         is_batch = None
         if self._form is not None and self._form.is_own(observation):

@@ -441,7 +441,12 @@ class Reader(_Client):
 
     def update_priorities(self, batch: Batch | Windows, priorities) -> None:
         """Sends a new priority for each item of `batch`, which this reader drew; does not wait."""
-        self._core.update(batch._held, np.ascontiguousarray(priorities, dtype=np.float32))
+        given = np.asarray(priorities)
+        if given.dtype.kind not in "biuf" or given.shape != (len(batch),):
+            raise InvalidArgument(f"priorities: got {given.dtype} {list(given.shape)}, want a number "
+                                  f"for each item of the batch, [{len(batch)}]")
+        with np.errstate(over="ignore"):  # the reader refuses infinity
+            self._core.update(batch._held, np.ascontiguousarray(given, dtype=np.float32))
 
     def checkpoint(self, id: int, timeout: float | None = None) -> bool:
         """Has every service save checkpoint `id` > 0; False if it is not saved in time."""

@@ -239,6 +239,36 @@ class Closing(Plain):
         Closing.closed += 1
 
 
+def test_what_an_environment_does_to_its_action_stays_there():
+    class Doubler(Plain):
+        action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float64)
+
+        def step(self, action):
+            action *= 2
+            return action.sum(keepdims=True).repeat(3), 0.5, False, False, {}
+
+    adapter = Adapter(Doubler())
+    action = np.array([0.25, 0.5])
+    for _ in range(2):  # as when an action is repeated
+        np.testing.assert_array_equal(adapter.step(action)[0], [1.5] * 3)
+    np.testing.assert_array_equal(action, [0.25, 0.5])
+
+
+@pytest.mark.parametrize("wrapper", [
+    gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward])
+def test_a_wrapper_that_learns_its_scale_is_refused(wrapper):
+    environment = wrapper(Plain())
+    outer = gymnasium.wrappers.TimeLimit(environment, 10)
+    with pytest.raises(errors.ConfigError, match=(
+            f"make_env: {wrapper.__name__} learns its scale from what each process sees, .*"
+            "update_running_mean to False")):
+        Adapter(outer)
+    environment.update_running_mean = False
+    adapter = Adapter(outer)
+    adapter.reset(1)
+    np.testing.assert_allclose(adapter.step([0, 0])[0], [0] * 3)
+
+
 def test_an_environment_is_closed_once():
     Closing.closed = 0
     adapter = _adapter.adapt(Closing)

@@ -237,6 +237,13 @@ def test_priorities_steer_the_draws():
         assert set(batch.observation[:, 1]) == {1, 2, 3}
         np.testing.assert_allclose(batch.probability, batch.observation[:, 1] / 6)
         np.testing.assert_allclose(batch.weight, 1 / batch.observation[:, 1], rtol=1e-6)
+        for other, text in ((np.ones((200, 1)), r"float64 \[200, 1\]"), (np.ones(199), r"\[199\]"),
+                            (np.ones(200, complex), r"complex128 \[200\]")):
+            with pytest.raises(errors.InvalidArgument, match=f"priorities: got .*{text}, want a "
+                               r"number for each item of the batch, \[200\]"):
+                reader.update_priorities(batch, other)
+        with pytest.raises(errors.InvalidArgument, match="priority inf must be finite"):
+            reader.update_priorities(batch, np.full(200, 1e300))
         reader.update_priorities(batch, np.where(batch.observation[:, 1] == 2, 1.0, 0.0))
         deadline = time.monotonic() + 60
         while set(reader.sample(timeout=60).observation[:, 1]) != {2}:

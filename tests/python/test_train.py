@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import runpy
 import subprocess
 
@@ -60,6 +61,9 @@ def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
     noisy = policy.act(observation, explore=0.5)
     assert not np.array_equal(noisy, actions)
     assert not np.array_equal(noisy, policy.act(observation, explore=0.5))
+    for scale in (True, -0.1, np.nan, np.inf):
+        with pytest.raises(errors.InvalidArgument, match="explore: got .*standard deviation"):
+            policy.act(observation, explore=scale)
 
 
 def test_an_evaluation_repeats_and_equals_the_evaluators(run):
@@ -88,7 +92,19 @@ def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     pixels = replicant.train(CONFIG.with_name("smoke.yaml"), {"learner.limits.max_steps": 40},
                              folder=tmp_path / "run").wait(timeout=280)
     policy = pixels.policy()
-    assert policy.make_env().reset()[0].shape == (1, 32, 32, 9)
+    observation, _ = policy.make_env().reset(seed=1)
+    assert observation.shape == (1, 32, 32, 9)
+    # other dtypes are taken only with the same numbers
+    for dtype in (np.int64, np.float32):
+        np.testing.assert_array_equal(policy.act(observation.astype(dtype)), policy.act(observation))
+    for other in (observation / 255, observation.astype(int) + 256, observation.astype(int) - 256,
+                  observation * np.nan):
+        text = re.escape(f"policy: the observation[0, 0, 0, 0] is {other[0, 0, 0, 0]}; want whole "
+                         "numbers from 0 to 255")
+        with pytest.raises(errors.InvalidArgument, match=text):
+            policy.act(other)
+    with pytest.raises(errors.InvalidArgument, match="(?s)the observation is array.*want numbers"):
+        policy.act(observation.astype(complex))
     assert first_return_by_evaluator(pixels) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
 
 
