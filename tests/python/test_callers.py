@@ -33,15 +33,20 @@ TRICKY = ["exp #1", "a: b", "x ", " x", "null", "~", "Null", "[8, 8]", "{a: 1}",
           "a\x01b", "a\x7fb", "$HOME", "a=b", "ä", "\ufeffx", "\u2028", "\x85", "😀", '"\x01']
 
 
-def resolved(tmp_path, settings, name="rendered"):
-    """The configuration that the fleet makes of settings, without a training."""
-    folder = tmp_path / name
-    command = [*_process.python("replicant"), "fleet", "--config", CONFIG, "--render", "slurm",
+def render(folder, config, settings):
+    """The configuration that the fleet makes of a file and settings, without a training."""
+    command = [*_process.python("replicant"), "fleet", "--config", config, "--render", "slurm",
                "--to", folder]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={_train._yaml(value, key)}"]
+    for setting in settings:
+        command += ["--set", setting]
     subprocess.run(command, check=True, timeout=120, env=_process.environment())
     return (folder / "config.yaml").read_text(encoding="utf-8")
+
+
+def resolved(tmp_path, settings):
+    """The configuration that the fleet makes of Python's settings."""
+    return render(tmp_path / "rendered", CONFIG,
+                  [f"{key}={_train._yaml(value, key)}" for key, value in settings.items()])
 
 
 def line_of(text, key):
@@ -96,6 +101,31 @@ def test_values_within_lists_and_dictionaries_are_as_given(tmp_path):
     assert line_of(text, "max_size") == "5000" and line_of(text, "discount") == "0.5"
     assert float(line_of(text, "learning_rate")) == 1e-05
     assert float(line_of(text, "v_min")) == -1e5 and line_of(text, "v_max") == "2.5"
+
+
+def test_the_manuals_values_are_the_same_by_every_door(tmp_path):
+    text = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    table = text[text.index("| key | in a file |"):].split("\n\n")[0].splitlines()[2:]
+    rows = [re.findall(r"\| `(.*?)` (?=\|)", line) for line in table]
+    assert len(rows) == 11 and all(len(row) == 4 for row in rows)
+    # a file of flow maps: one line for each key
+    file = tmp_path / "run.yaml"
+    lines = [f"base: {CONFIG}"]
+    for section in dict.fromkeys(row[0].split(".")[0] for row in rows):
+        lines.append(f"{section}:")
+        for key, value, *_ in rows:
+            if key.startswith(section + "."):
+                parts = key.split(".")[1:]
+                lines.append("  " + "{".join(f"{part}: " for part in parts) + value
+                             + "}" * (len(parts) - 1))
+    file.write_text("\n".join(lines), encoding="utf-8")
+    by_file = render(tmp_path / "file", file, [])
+    by_set = render(tmp_path / "set", CONFIG, [f"{key}={value}" for key, _, value, _ in rows])
+    names = {"np": np, "pathlib": pathlib}
+    by_python = resolved(tmp_path, {key: eval(value, names) for key, *_, value in rows})
+    assert by_file == by_set == by_python
+    assert line_of(by_python, "key_file") == '"keys #1: "'
+    assert line_of(by_python, "max_steps") == "5" and "sizes: [8, 16]" in by_python
 
 
 def test_what_is_no_value_is_an_error_with_its_key(tmp_path):
