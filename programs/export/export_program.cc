@@ -169,6 +169,12 @@ int Export(const Invocation& invocation, const ExportOptions& options) {
         fmt::format("--to: got '{}', want a file .safetensors, .onnx or .mlir",
                     options.file));
   }
+  if (std::filesystem::exists(file.parent_path() / "checkpoint.json")) {
+    throw ConfigError(
+        fmt::format("--to: '{}' lies in the folder of a checkpoint, which is "
+                    "never overwritten; want a file in another folder",
+                    options.file));
+  }
   std::optional<std::filesystem::path> checkpoint;
   if (!options.checkpoint.empty()) {
     checkpoint = FindCheckpoint(kCheckpointOption, options.checkpoint);

@@ -118,7 +118,14 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
   const auto now = config::Document::FromText("resolved", resolved_yaml);
   std::vector<const char*> keys = {"run.seed", "learner.workload"};
   if (config.has_actors()) {
-    keys.insert(keys.end(), {"task.name", "task.action_repeat"});
+    // what a step of the replay means
+    keys.insert(keys.end(), {"task.name", "task.action_repeat",
+                             "task.action_repeat_reward"});
+    if (config.task.has_pixels) {
+      keys.insert(keys.end(), {"task.pixels.height", "task.pixels.width",
+                               "task.pixels.camera", "task.pixels.frame_stack",
+                               "task.pixels.state"});
+    }
   } else {
     keys.push_back("learner.batch_size");
   }

@@ -9,10 +9,10 @@
 namespace replicant::programs {
 
 // Throws ConfigError, with key and both values, if the run in `run_folder` has
-// another seed, task or workload than `resolved_yaml`, the text of `config`:
-// its results would be mixed with something else. A run of images has the same
-// batch size, too, since it counts its place among them in batches. A folder
-// without a config.yaml has no run. Changes nothing.
+// another seed, workload, task, form of rewards or view than `resolved_yaml`,
+// the text of `config`: its replay would mix two meanings. A run of images has
+// the same batch size, too, since it counts its place among them in batches. A
+// folder without a config.yaml has no run. Changes nothing.
 void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
                   const std::filesystem::path& run_folder);
 

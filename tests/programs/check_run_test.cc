@@ -1,11 +1,13 @@
 #include "programs/run/check_run.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/config/load.h"
@@ -14,6 +16,7 @@
 #include "engine/kernels/backend.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/run/check_resume.h"
+#include "programs/run/run_config.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -197,6 +200,40 @@ TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { CheckReplay(small, 101); }),
             "learner.batch_size: 101 is more than replay.tables.main.max_size "
             "= 100: the table can never hold that many items");
+}
+
+// The replay's rewards and pictures would have two meanings.
+TEST(CheckSameRunTest, ARunKeepsWhatItsReplayMeans) {
+  const auto load = [](const std::string& more) {
+    const std::string text =
+        "task: {name: cheetah-run, action_repeat: 4, pixels: {enabled: "
+        "true}}\n";
+    return LoadRunConfig(config::Document::FromText("c", text, {more}),
+                         Registry::BuiltIn());
+  };
+  const TemporaryFolder folder;
+  AtomicWriteFile(folder.path() / "config.yaml",
+                  load("log.level=info").resolved_yaml);
+  const auto check = [&](const std::string& more) {
+    const auto loaded = load(more);
+    CheckSameRun(loaded.config, loaded.resolved_yaml, folder.path());
+  };
+  for (const auto& [key, other, was] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"task.name", "walker-walk", "cheetah-run"},
+           {"task.action_repeat", "2", "4"},
+           {"task.action_repeat_reward", "sum", "mean"},
+           {"task.pixels.height", "64", "84"},
+           {"task.pixels.width", "64", "84"},
+           {"task.pixels.camera", "back", "0"},
+           {"task.pixels.frame_stack", "2", "3"},
+           {"task.pixels.state", "true", "false"}}) {
+    EXPECT_EQ(
+        MessageOf<ConfigError>([&, k = key, o = other] { check(k + "=" + o); }),
+        fmt::format("{}: {}, but the run in {} has {}; hint: --set "
+                    "run.dir=FOLDER begins another run",
+                    key, other, folder.path().string(), was));
+  }
 }
 
 }  // namespace

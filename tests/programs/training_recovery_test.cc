@@ -215,6 +215,10 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
   EXPECT_THAT(resume({"learner.limits.max_steps=80", "run.seed=7"}),
               HasSubstr("run.seed: 7, but the run in " + run_.string() +
                         " has 1; hint"));
+  EXPECT_THAT(
+      resume({"learner.limits.max_steps=80", "task.action_repeat_reward=sum"}),
+      HasSubstr("task.action_repeat_reward: sum, but the run in " +
+                run_.string() + " has mean; hint"));
   const auto permissions = [this](std::filesystem::perms others) {
     std::filesystem::permissions(run_ / "run.key",
                                  std::filesystem::perms::owner_read | others);

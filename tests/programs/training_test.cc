@@ -234,6 +234,14 @@ TEST_F(TrainingTest, AModelIsExportedWithoutImagesAndReplicas) {
   EXPECT_THAT(run("export", with(words, {"model.pt"})).output,
               HasSubstr("--to: got 'model.pt', want a file .safetensors, "
                         ".onnx or .mlir"));
+  // a checkpoint is not overwritten by its own model
+  const auto own = run_ / "checkpoints/step-000000000001/variables.safetensors";
+  const std::string before = ReadFile(own);
+  EXPECT_THAT(run("export", with(words, {own.string()})).output,
+              HasSubstr("export: --to: '" + own.string() +
+                        "' lies in the folder of a checkpoint, which is never "
+                        "overwritten; want a file in another folder"));
+  EXPECT_TRUE(ReadFile(own) == before);
   // the training step is for all replicas, with the checkpoint's values
   EXPECT_THAT(ReadFile(folder_.path() / "model.mlir"),
               HasSubstr("mhlo.num_replicas = 2 : i32"));
