@@ -162,6 +162,21 @@ def test_an_import_is_what_a_reader_draws(tmp_path):
         assert batch.discount[i] == np.float32(0 if (episode, step) == (1, 4) else 0.99)
 
 
+def test_pictures_alone_are_imported_without_numbers(tmp_path):
+    pixels = [np.full((4, 8, 6, 3), 7, np.uint8)]
+    make_minari(tmp_path / "d", lengths=(3,), terminated=(False,), pixels=pixels)
+    mapping = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d"), "observation": [],
+                               "frame": "observations/camera"})
+    data.import_data(mapping, tmp_path / "prior")
+    signature = replay.Signature(None, ((1,), "float32"), ((8, 6, 3), "uint8"))
+    tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}
+    with replay.Replay.start(signature, tables, checkpoint_folder=tmp_path / "prior") as service:
+        with service.reader(batch_size=4) as reader:
+            batch = reader.sample(60)
+    assert batch.observation is None and (batch.frames == 7).all()
+    assert (batch.action == -0.5).all()
+
+
 def test_a_stopped_import_goes_on_and_a_finished_one_is_not_overwritten(tmp_path, monkeypatch):
     make_minari(tmp_path / "d", lengths=(3, 5, 2), terminated=(False, True, False))
     mapping = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d")})

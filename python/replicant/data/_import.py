@@ -8,6 +8,8 @@ import shutil
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from replicant import replay
 from replicant.data._episode import Source
 from replicant.data._mapping import Converter, Mapping
@@ -16,6 +18,7 @@ from replicant.errors import ConfigError, IoError
 _MAX_STEPS = 1 << 24  # items of a table
 _MEMORY = 256 << 20  # bytes of steps; the others lie on the disk
 _SAVE_S = 30.0  # from one checkpoint to the next
+_PATIENCE_S = 600.0  # for the disk
 _ABOUT = "prior.json"
 
 
@@ -80,9 +83,8 @@ class Import:
                 checkpoint_folder=self._part, checkpoint_interval_s=0,
                 restore_checkpoint=self.done, max_bytes=_MEMORY, disk_folder=spill,
                 disk_max_bytes=1 << 50) as service:
-            with service.writer(name="import") as writer, service.reader(
-                    name="import", batch_size=1, prefetch=1) as saver:
-                self._write(writer, saver, progress)
+            with service.writer(name="import") as writer:
+                self._write(service, writer, progress)
         shutil.rmtree(spill, ignore_errors=True)
         self._note()
         os.replace(self._part, self._folder)
@@ -90,20 +92,20 @@ class Import:
     def close(self) -> None:
         self._source.close()
 
-    def _write(self, writer, saver, progress) -> None:
+    def _write(self, service, writer, progress) -> None:
         saved_at = time.monotonic()
         while self.done < self.total:
             self._append(writer, self._converter.steps(
                 self._source.episode(self.done, self._converter.names)))
             self.done += 1
             if time.monotonic() - saved_at > _SAVE_S and self.done < self.total:
-                self._save(writer, saver)
+                self._save(service, writer)
                 saved_at = time.monotonic()
             progress(self)
         if self.num_steps == 0:
             raise ConfigError(f"{self._mapping.path}: no episode has a whole step; each lacks its "
                               "last observation")
-        self._save(writer, saver)
+        self._flush(writer)  # the service saves the rest when it is closed
 
     def _append(self, writer, steps) -> None:
         if steps is None:
@@ -120,20 +122,36 @@ class Import:
 
     @staticmethod
     def _try_append(writer, steps) -> bool:
-        def row(rows, t):
-            return None if rows is None else rows[t]
+        """Rows of bytes go to the writer's basis: the converter has checked the numbers, and
+        Writer.append() would look at each step again."""
+        num_rows = len(steps.action) + 1
 
-        writer.begin()
-        for t, action in enumerate(steps.action):
-            if not writer.append(row(steps.observation, t), action, float(steps.reward[t]),
-                                 float(steps.discount[t]), frame=row(steps.frame, t)):
+        def bytes_of(rows, count):
+            if rows is None:
+                return [None] * count
+            return list(np.ascontiguousarray(rows).reshape(count, -1).view(np.uint8))
+
+        # without numbers an observation is no byte
+        observation = (bytes_of(steps.observation, num_rows) if steps.observation is not None else
+                       [np.empty(0, np.uint8)] * num_rows)
+        frame, action = bytes_of(steps.frame, num_rows), bytes_of(steps.action, num_rows - 1)
+        append, core = writer._core.append, writer._core
+        core.begin()
+        for t, (reward, discount) in enumerate(zip(steps.reward.tolist(), steps.discount.tolist(),
+                                                   strict=True)):
+            if not append(observation[t], action[t], reward, discount, frame[t], None, None):
                 return False
-        last = len(steps.action)
-        return writer.end(row(steps.observation, last), frame=row(steps.frame, last))
+        return core.end(observation[-1], frame[-1], None)
 
-    def _save(self, writer, saver) -> None:
-        if not writer.flush(600.0) or not saver.checkpoint(self.done, 600.0):
-            raise IoError(f"{self._part}: no checkpoint within 600 s")
+    def _flush(self, writer) -> None:
+        if not writer.flush(_PATIENCE_S):
+            raise IoError(f"{self._part}: the replay has not taken all steps in {_PATIENCE_S} s")
+
+    def _save(self, service, writer) -> None:
+        self._flush(writer)
+        with service.reader(name="import", batch_size=1, prefetch=1) as saver:
+            if not saver.checkpoint(self.done, _PATIENCE_S):
+                raise IoError(f"{self._part}: no checkpoint in {_PATIENCE_S} s")
         self._note()
 
     def _note(self) -> None:

@@ -283,7 +283,8 @@ class Converter:
                                       "first episode")
             parts.append(rows[:num_rows].reshape(num_rows, -1).astype(np.float64))
         joined = np.concatenate(parts, axis=1)
-        if not np.isfinite(joined).all():
+        if not (np.abs(joined) <= np.finfo(np.float32).max).all():  # nor NaN
+            joined = joined.astype(np.float32)
             step, at = np.argwhere(~np.isfinite(joined))[0]
             raise InvalidArgument(f"{episode.where}: step {step}: number {at} of "
                                   f"{', '.join(names)} is {joined[step, at]}, want finite ones")
