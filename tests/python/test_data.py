@@ -177,6 +177,27 @@ def test_pictures_alone_are_imported_without_numbers(tmp_path):
     assert (batch.action == -0.5).all()
 
 
+def test_an_import_needs_less_memory_than_its_steps(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)  # noise: no codec shrinks it
+    pixels = [rng.integers(0, 256, (31, 64, 64, 3), np.uint8) for _ in range(6)]  # 2.3 MB
+    make_minari(tmp_path / "d", lengths=[30] * 6, terminated=[False] * 6, pixels=pixels)
+    mapping = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d"),
+                               "frame": "observations/camera"})
+    monkeypatch.setattr("replicant.data._import._MEMORY", 1 << 20)
+    monkeypatch.setattr("replicant.data._import._SAVE_S", 0.0)
+    data.import_data(mapping, tmp_path / "prior")
+    assert not (tmp_path / "prior/spill").exists()
+    signature = replay.Signature(((2,), "float32"), ((1,), "float32"), ((64, 64, 3), "uint8"))
+    tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}
+    with replay.Replay.start(signature, tables, checkpoint_folder=tmp_path / "prior") as service:
+        assert service.status()["tables"][0]["size"] == 180
+        with service.reader(batch_size=64) as reader:
+            batch = reader.sample(60)
+    for row in range(64):
+        episode, step = divmod(int(batch.observation[row, 0]), 100)
+        np.testing.assert_array_equal(batch.frames[row, 0], pixels[episode][step])
+
+
 def test_a_stopped_import_goes_on_and_a_finished_one_is_not_overwritten(tmp_path, monkeypatch):
     make_minari(tmp_path / "d", lengths=(3, 5, 2), terminated=(False, True, False))
     mapping = data.Mapping.of({"format": "minari", "path": str(tmp_path / "d")})

@@ -426,7 +426,7 @@ def _plain(fps: fractions.Fraction) -> int | float:
 def _png(picture: np.ndarray) -> bytes:
     image = need("PIL.Image", "pictures in LeRobot's data")
     out = io.BytesIO()
-    image.fromarray(picture).save(out, "PNG")
+    image.fromarray(picture).save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 
