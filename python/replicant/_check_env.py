@@ -23,6 +23,7 @@ from replicant.errors import Error
 MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _DISCOUNT = 0.99  # for the proposed bounds of returns
+_RAISED = (Exception, SystemExit)  # by a user's code: it may call sys.exit()
 
 
 class Report:
@@ -130,7 +131,7 @@ class _Check:
         begin = time.perf_counter()
         try:
             environment = self._make()
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("mend", "make", _text_of(error))
             return
         self._report.add("ok", "make", f"{time.perf_counter() - begin:.3g} s")
@@ -151,7 +152,7 @@ class _Check:
             self._action = environment.action_spec() if is_dm else environment.action_space
             self._space = None if is_dm else environment.observation_space
             self._adapter = Adapter(environment)
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("mend", "spaces", _text_of(error))
             return False
         low, high = bounds_of(self._action)
@@ -187,7 +188,7 @@ class _Check:
                     length, num_steps = length + 1, num_steps + 1
                     self._see(observation, where)
                     self._weigh(reward, discount, where)
-            except Exception as error:
+            except _RAISED as error:
                 self._report.add("mend", "episodes", where + _text_of(error))
                 return
             if is_over:
@@ -284,9 +285,11 @@ class _Check:
                          "repeated, and all its evaluations play other episodes")
 
     def _make_another(self) -> None:
+        if self._report.has("episodes"):
+            return
         try:
             other = self._make()
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("note", "second", "a second environment in one process fails "
                              f"({_text_of(error)}): set actors.environments to 1")
             return
@@ -296,11 +299,11 @@ class _Check:
             adapter.step(self._act(0))
             self._adapter.reset(self._seed)
             self._report.add("ok", "second", "two environments live in one process")
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("note", "second", "two environments disturb each other "
                              f"({_text_of(error)}): set actors.environments to 1")
         finally:
-            with contextlib.suppress(Exception):  # _close() reports it of the first one
+            with contextlib.suppress(*_RAISED):  # _close() reports it of the first one
                 close_environment(other)
 
     def _render(self, environment) -> None:
@@ -313,7 +316,7 @@ class _Check:
             begin = time.perf_counter()
             picture = environment.render()
             seconds = time.perf_counter() - begin
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("note", "render", _text_of(error))
             return
         if getattr(picture, "dtype", None) != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
@@ -328,7 +331,7 @@ class _Check:
     def _close(self, environment, children, threads) -> None:
         try:
             close_environment(environment)
-        except Exception as error:
+        except _RAISED as error:
             self._report.add("mend", "close", _text_of(error))
             return
         # what was asked to end may need a moment

@@ -65,6 +65,42 @@ def test_a_good_environment_has_no_fault(make):
     assert str(report).endswith("0 to mend, 0 notes")
 
 
+class Exits(Good):
+    def step(self, action):
+        sys.exit(3)
+
+
+class OldReset(Good):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+@pytest.mark.parametrize("make, text", [
+    (Exits, "episode 0, step 1: SystemExit: 3"),
+    (OldReset, "episode 0, step 0: reset() returned "),
+])
+def test_what_ends_the_episodes_is_said_once(make, text):
+    report = check_env(make, steps=200)
+    assert [topic for kind, topic, _ in report.lines if kind != "ok"] == ["episodes"]
+    assert text in str(report)
+
+
+class Overwrites(Good):
+    """The reward tells whether an action is the one that was drawn."""
+
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float64)
+
+    def step(self, action):
+        action /= 2
+        observation, _, *rest = super().step(action)
+        return observation, float(abs(action[0])), *rest
+
+
+def test_an_environment_may_write_into_its_action():
+    report = check_env(Overwrites, steps=200)
+    assert report.count("note") == 0 and report.has("seeds"), report
+
+
 class NaN(Good):
     def observe(self):
         return np.array([0, np.nan if self.t == 7 else 0])
