@@ -332,7 +332,10 @@ void Reader::Finish() {
       std::vector<std::string> candidates = known;
       if (is_root) candidates.emplace_back("base");
       const std::string prefix = is_root ? "" : visit.record->path + ".";
-      problems.Add(entry.key_place, prefix + Printable(entry.key),
+      const std::string path = prefix + Printable(entry.key);
+      // a rule may say more about a key that is gone
+      if (problems.HasKey(path)) continue;
+      problems.Add(entry.key_place, path,
                    "unknown key" + KeyHint(entry.key, candidates));
     }
   }
