@@ -16,4 +16,13 @@ namespace replicant::nn {
 graph::Output DormantShare(const std::vector<graph::Output>& hidden,
                            graph::CallSite site = graph::CallSite::Here());
 
+// Returns the participation ratio of x [B, N], []: tr(C)^2 / tr(C^2), C the
+// covariance of the columns over the rows. It is the number of directions in
+// which the rows vary, if they vary alike in each: at least 1, at most
+// min(B - 1, N); 0 if all rows are equal. No gradient flows through it.
+// Source: A theory of multineuronal dimensionality, dynamics and measurement
+// (Gao et al. 2017, doi:10.1101/214262), section 4.
+graph::Output ParticipationRatio(
+    graph::Output x, graph::CallSite site = graph::CallSite::Here());
+
 }  // namespace replicant::nn
