@@ -17,11 +17,12 @@ class D4pgAgent : public Agent {
 
   void Check(const LearningSpec& spec) const override {
     CheckSpec(config_.networks, spec);
-    if (config_.prediction.horizon != spec.window) {
-      throw ConfigError(fmt::format(
-          "agent.prediction.horizon: {}, but the table's window is {}; want "
-          "as many steps as the table's window has",
-          config_.prediction.horizon, spec.window));
+    if (config_.representation.horizon != spec.window) {
+      throw ConfigError(
+          fmt::format("agent.representation.horizon: {}, but the table's "
+                      "window is {}; want "
+                      "as many steps as the table's window has",
+                      config_.representation.horizon, spec.window));
     }
     static_cast<void>(SupportOf(spec));
   }
@@ -44,6 +45,7 @@ class D4pgAgent : public Agent {
     const auto append = [](const auto& from, auto* to) {
       to->insert(to->end(), from.begin(), from.end());
     };
+    append(update.representation_losses, &result.losses);
     append(update.diagnostics, &result.losses);
     append(update.row_diagnostics, &result.values);
     return result;

@@ -9,8 +9,9 @@ namespace replicant::agents::d4pg {
 
 // Makes the D4PG agent (arXiv:1804.08617) of agents/d4pg/update.h.
 //
-// Losses "critic_loss" and "policy_loss", values "value". The policy reads the
-// variables "encoder/..." and "policy/...".
+// Losses "critic_loss" and "policy_loss", with a representation also those of
+// RepresentationLossResult; values "value". The policy reads the variables
+// "encoder/..." and "policy/...".
 std::shared_ptr<const Agent> MakeAgent(const D4pgConfig& config);
 
 }  // namespace replicant::agents::d4pg

@@ -72,8 +72,12 @@ NetworkConfig NetworkConfig::Read(config::Reader& reader) {
                  "encoder from observations to features");
   reader.Field("embedding_size", &c.embedding_size, {1, kMaxSize},
                "output size of the embedding layer (linear, layer norm, "
-               "tanh) between encoder and heads; for pixels only, unless it "
-               "is shared");
+               "activation) between encoder and heads; for pixels only, unless "
+               "it is shared");
+  reader.Field("embedding_activation", &c.embedding_activation,
+               {{"tanh", EmbeddingActivation::kTanh},
+                {"elu", EmbeddingActivation::kElu}},
+               "activation at the end of the embedding");
   reader.Field("shared_embedding", &c.has_shared_embedding,
                "whether policy and critic share one embedding, at the end of "
                "the encoder; otherwise they have one each");
@@ -137,24 +141,34 @@ TargetConfig TargetConfig::Read(config::Reader& reader) {
   return c;
 }
 
-PredictionConfig PredictionConfig::Read(config::Reader& reader) {
-  PredictionConfig c;
+RepresentationConfig RepresentationConfig::Read(config::Reader& reader) {
+  RepresentationConfig c;
   reader.Field(
       "horizon", &c.horizon, {0, 100},
       "number of steps that a model predicts from an observation's embedding "
       "and the following actions; must equal the table's window. 0: no model");
+  reader.Field("action_embedding_size", &c.action_embedding_size, {1, kMaxSize},
+               "size of the embedding of an action");
   reader.Field("hidden_sizes", &c.hidden_sizes, {1, kMaxSize}, {1, 16},
-               "sizes of the model's hidden layers; the first has layer norm");
-  reader.Field("critic_trains_encoder", &c.critic_trains_encoder,
-               "whether the critic's loss trains the encoder in addition to "
-               "the model's loss; otherwise only the model's loss does");
+               "sizes of the hidden layers between the embeddings of "
+               "observation and action and their joint embedding; each has "
+               "layer norm and elu");
+  reader.Field("state_action_size", &c.state_action_size, {1, kMaxSize},
+               "size of the joint embedding of observation and action, which "
+               "the critic reads");
   reader.Field("latent_weight", &c.latent_weight, {0.0, 1e6},
                "weight of the squared error of the next embedding");
   reader.Field("reward_weight", &c.reward_weight, {0.0, 1e6},
                "weight of the cross-entropy of the reward");
-  reader.Field("discount_weight", &c.discount_weight, {0.0, 1e6},
-               "weight of the squared error of the discount, which is 0 where "
-               "an episode terminates");
+  reader.Field("end_weight", &c.end_weight, {0.0, 1e6},
+               "weight of the squared error of the end, which is 1 where an "
+               "episode terminates");
+  reader.Field("contrast_weight", &c.contrast_weight, {0.0, 1e6},
+               "weight of InfoNCE, by which a predicted embedding tells its "
+               "next observation from those of the batch's other rows; 0: "
+               "none");
+  reader.Field("contrast_temperature", &c.contrast_temperature, {1e-3, 1e3},
+               "temperature of InfoNCE");
   return c;
 }
 
@@ -174,6 +188,9 @@ OptimizerConfig OptimizerConfig::Read(config::Reader& reader) {
                "learning rate at the end of the schedule, for linear");
   reader.Field("max_gradient_norm", &c.max_gradient_norm, {0.0, 1e6},
                "maximum global norm of the gradients; 0: no clipping");
+  reader.Field("weight_decay", &c.weight_decay, {0.0, 1.0},
+               "share of the parameters that each update takes away, times "
+               "the learning rate (AdamW)");
   return c;
 }
 
@@ -184,13 +201,18 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   reader.Section("distribution", &c.distribution,
                  "the critic's distribution over returns");
   reader.Section("target", &c.target, "the target networks");
-  reader.Section("prediction", &c.prediction,
-                 "a model of the next steps, which trains the encoder; needs "
+  reader.Section("representation", &c.representation,
+                 "a model of the next steps, which alone trains the encoder; "
+                 "policy and critic read its embeddings. Needs "
                  "networks.shared_embedding and a table with windows");
+  reader.Section("encoder_optimizer", &c.encoder_optimizer,
+                 "optimizer of encoder and model, with a representation");
   reader.Section("policy_optimizer", &c.policy_optimizer,
                  "optimizer of the policy");
-  reader.Section("critic_optimizer", &c.critic_optimizer,
-                 "optimizer of critic and encoder");
+  reader.Section(
+      "critic_optimizer", &c.critic_optimizer,
+      "optimizer of the critic and, without a representation, of the "
+      "encoder");
   reader.Field("max_action_gradient_norm", &c.max_action_gradient_norm,
                {0.0, 1e6},
                "maximum norm of the value's gradient with respect to the "
@@ -213,12 +235,25 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
                "loss; absolute_td_error: the absolute difference of expected "
                "values; lap: the larger of that and 1, for samples without "
                "importance weights");
-  if (c.prediction.horizon > 0 && !c.networks.has_shared_embedding) {
+  if (reader.Has("prediction")) {
     reader.Error("prediction",
+                 "gone; agent.representation takes its place, with "
+                 "other networks and losses; configs/base/representation.yaml "
+                 "has its settings");
+  }
+  if (c.representation.horizon > 0 && !c.networks.has_shared_embedding) {
+    reader.Error("representation",
                  fmt::format("horizon {} predicts the embedding that policy "
                              "and critic share; want networks."
                              "shared_embedding: true, got false",
-                             c.prediction.horizon));
+                             c.representation.horizon));
+  }
+  if (c.representation.horizon > 0 && !c.target.has_encoder) {
+    reader.Error("representation",
+                 fmt::format("horizon {} predicts embeddings of the target "
+                             "encoder; want target.has_encoder: true, got "
+                             "false",
+                             c.representation.horizon));
   }
   if (c.random_shift > 0 && !c.networks.encoder.has_pixels()) {
     reader.Error("random_shift",

@@ -14,6 +14,7 @@ namespace replicant::agents::d4pg {
 
 enum class EncoderKind { kState, kNature, kDrq, kLight, kCustom };
 enum class Activation { kElu, kRelu };
+enum class EmbeddingActivation { kTanh, kElu };
 enum class Initialization { kOrthogonal, kPyTorch };
 enum class TargetUpdate { kMovingAverage, kPeriodicCopy };
 enum class Schedule { kConstant, kLinear, kCosine };
@@ -46,9 +47,10 @@ struct EncoderConfig {
 
 struct NetworkConfig {
   EncoderConfig encoder;
-  // output size of the embedding (linear, layer norm, tanh) between encoder and
-  // heads; pixels only, unless it is shared
+  // output size of the embedding (linear, layer norm, activation) between
+  // encoder and heads; pixels only, unless it is shared
   int64_t embedding_size = 50;
+  EmbeddingActivation embedding_activation = EmbeddingActivation::kTanh;
   // true: one embedding at the end of the encoder; false: one in each head
   bool has_shared_embedding = false;
   std::vector<int64_t> policy_hidden_sizes = {256, 256, 256};
@@ -89,28 +91,33 @@ struct OptimizerConfig {
   int64_t schedule_steps = 1'000'000;  // kLinear, kCosine; updates
   double final_learning_rate = 0.0;    // kLinear
   double max_gradient_norm = 40.0;     // global norm; 0: no limit
+  double weight_decay = 0.0;           // decoupled (arXiv:1711.05101)
 
   static OptimizerConfig Read(config::Reader& reader);
 };
 
-// A representation that predicts (agents/d4pg/prediction.h).
-struct PredictionConfig {
-  int64_t horizon = 0;  // H, steps; 0: no prediction
-  std::vector<int64_t> hidden_sizes = {256, 256};
-  // false: only the prediction trains the encoder
-  bool critic_trains_encoder = true;
+// A representation that predicts (agents/d4pg/representation.h). Defaults of
+// sizes and weights: arXiv:2501.16142, table of hyperparameters.
+struct RepresentationConfig {
+  int64_t horizon = 0;  // H, steps; 0: no representation
+  int64_t action_embedding_size = 256;
+  std::vector<int64_t> hidden_sizes = {512, 512};
+  int64_t state_action_size = 512;  // Y
   double latent_weight = 1.0;
   double reward_weight = 0.1;
-  double discount_weight = 0.1;
+  double end_weight = 0.1;
+  double contrast_weight = 0.0;  // 0: none
+  double contrast_temperature = 0.1;
 
-  static PredictionConfig Read(config::Reader& reader);
+  static RepresentationConfig Read(config::Reader& reader);
 };
 
 struct D4pgConfig {
   NetworkConfig networks;
   DistributionConfig distribution;
   TargetConfig target;
-  PredictionConfig prediction;
+  RepresentationConfig representation;
+  OptimizerConfig encoder_optimizer;  // with a representation
   OptimizerConfig policy_optimizer;
   OptimizerConfig critic_optimizer;
   // norm of dq/da per row of a batch; 0: no limit

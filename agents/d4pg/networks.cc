@@ -14,17 +14,6 @@
 namespace replicant::agents::d4pg {
 namespace {
 
-// Initial values of a layer. `gain` is sqrt 2 if a relu follows, otherwise 1.
-nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
-                                DType dtype) {
-  nn::LayerOptions options{.dtype = dtype};
-  if (config.initialization == Initialization::kOrthogonal) {
-    options.weight = nn::Orthogonal(gain);
-    options.bias = nn::Constant(0.0);
-  }
-  return options;
-}
-
 // Initial values of a last layer: weights and biases are multiplied by `scale`,
 // and bias i is lower by bias_slope * i.
 nn::LayerOptions LastLayerOptions(const NetworkConfig& config, double scale,
@@ -81,10 +70,21 @@ std::optional<Embedding> MakeTrunk(Graph& graph, const NetworkConfig& config,
     return std::nullopt;
   }
   const Graph::Scope scope(graph, "trunk");
-  return Embedding(graph, config, feature_size, config.embedding_size, dtype);
+  return Embedding(graph, config, feature_size, config.embedding_size,
+                   config.embedding_activation, dtype);
 }
 
 }  // namespace
+
+nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
+                                DType dtype) {
+  nn::LayerOptions options{.dtype = dtype};
+  if (config.initialization == Initialization::kOrthogonal) {
+    options.weight = nn::Orthogonal(gain);
+    options.bias = nn::Constant(0.0);
+  }
+  return options;
+}
 
 void CheckSpec(const NetworkConfig& config, const LearningSpec& spec) {
   if (spec.task.action_size() < 1) {
@@ -132,7 +132,8 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
   if (!config.has_shared_embedding) return;
   const Graph::Scope trunk_scope(graph, "trunk");
   embedding_.emplace(graph, config, feature_size_ + spec.task.state_size,
-                     config.embedding_size, spec.dtype);
+                     config.embedding_size, config.embedding_activation,
+                     spec.dtype);
   feature_size_ = config.embedding_size;
 }
 
@@ -178,12 +179,15 @@ std::vector<VariableId> Encoder::variables() const {
 }
 
 Embedding::Embedding(Graph& graph, const NetworkConfig& config, int64_t in,
-                     int64_t size, DType dtype)
-    : linear_(graph, "0", in, size, LayerOptionsOf(config, 1.0, dtype)),
+                     int64_t size, EmbeddingActivation activation, DType dtype)
+    : activation_(activation),
+      linear_(graph, "0", in, size, LayerOptionsOf(config, 1.0, dtype)),
       norm_(graph, "1", size, dtype, /*epsilon=*/1e-5) {}
 
 Output Embedding::operator()(Output x) const {
-  return graph::Tanh(norm_(linear_(x)));
+  const Output normalized = norm_(linear_(x));
+  return activation_ == EmbeddingActivation::kElu ? graph::Elu(normalized)
+                                                  : graph::Tanh(normalized);
 }
 
 void Embedding::AppendVariables(std::vector<VariableId>* variables) const {
@@ -195,7 +199,7 @@ void Embedding::AppendVariables(std::vector<VariableId>* variables) const {
 Head::Head(Graph& graph, const NetworkConfig& config, const Options& options)
     : activation_(config.activation),
       first_(graph, config, options.in, options.hidden_sizes.at(0),
-             options.last_layer.dtype) {
+             EmbeddingActivation::kTanh, options.last_layer.dtype) {
   const auto& sizes = options.hidden_sizes;
   const double gain =
       config.activation == Activation::kRelu ? std::sqrt(2.0) : 1.0;
@@ -262,23 +266,24 @@ PolicyNetwork::Result PolicyNetwork::operator()(const Features& features,
 }
 
 CriticNetwork::CriticNetwork(Graph& graph, const NetworkConfig& config,
-                             const LearningSpec& spec, int64_t feature_size,
+                             const LearningSpec& spec, const CriticInput& input,
                              int64_t num_atoms, CallSite site) {
   const Graph::SiteScope site_scope(graph, site);
   const Graph::Scope scope(graph, "critic");
-  trunk_ = MakeTrunk(graph, config, feature_size, spec.dtype);
+  trunk_ = MakeTrunk(graph, config, input.feature_size, spec.dtype);
   {
     const Graph::Scope head_scope(graph, "head");
     const auto& sizes = config.critic_hidden_sizes;
     head_.emplace(
         graph, config,
-        Head::Options{.hidden_sizes = sizes,
-                      .in = HeadInputs(config, spec, trunk_, feature_size) +
-                            spec.task.action_size(),
-                      .out = num_atoms,
-                      .last_layer = LastLayerOptions(
-                          config, config.critic_last_layer_scale,
-                          config.critic_bias_slope, sizes.back(), spec.dtype)});
+        Head::Options{
+            .hidden_sizes = sizes,
+            .in = HeadInputs(config, spec, trunk_, input.feature_size) +
+                  (input.has_action ? spec.task.action_size() : 0),
+            .out = num_atoms,
+            .last_layer = LastLayerOptions(
+                config, config.critic_last_layer_scale,
+                config.critic_bias_slope, sizes.back(), spec.dtype)});
   }
   if (trunk_) trunk_->AppendVariables(&variables_);
   head_->AppendVariables(&variables_);
@@ -291,9 +296,11 @@ CriticNetwork::Result CriticNetwork::operator()(const Features& features,
   const Graph::SiteScope scope(encoded, site);
   const Graph::DeviceScope device(*encoded.graph, device_);
   const Output x = trunk_ ? (*trunk_)(encoded) : encoded;
+  const Output with_state = WithState(x, features.state);
   Result result;
-  result.logits = (*head_)(graph::Concat({WithState(x, features.state), action},
-                                         /*axis=*/1),
+  result.logits = (*head_)(action.is_valid()
+                               ? graph::Concat({with_state, action}, /*axis=*/1)
+                               : with_state,
                            &result.hidden);
   return result;
 }

@@ -14,8 +14,9 @@
 // modules (with '/' for '.'):
 //
 //   encoder/convnet/0, 2, 4 ...  convolutions, relu between them
-//   encoder/trunk/0, 1           Linear, LayerNorm (then tanh); only of a
-//                                shared embedding
+//   encoder/trunk/0, 1           Linear, LayerNorm (then
+//                                embedding_activation); only of a shared
+//                                embedding
 //   policy/trunk/0, 1            the same; only of pixels without it
 //   policy/head/0, 1, 3, 5 ...   Linear, LayerNorm (then tanh), Linear (then
 //                                the activation) ..., Linear
@@ -42,18 +43,23 @@ using graph::VariableId;
 // beside an observation without pixels.
 void CheckSpec(const NetworkConfig& config, const LearningSpec& spec);
 
-// x -> tanh(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and "1"
-// under the scope that is open at construction. The networks below call it and
-// Head under their own Graph::SiteScope.
+// Initial values of a layer. `gain` is sqrt 2 if a relu follows, otherwise 1.
+nn::LayerOptions LayerOptionsOf(const NetworkConfig& config, double gain,
+                                DType dtype);
+
+// x -> activation(LayerNorm(Linear(x))): [B, in] -> [B, size]. Layers "0" and
+// "1" under the scope that is open at construction. The networks below call it
+// and Head under their own Graph::SiteScope.
 class Embedding {
  public:
   Embedding(Graph& graph, const NetworkConfig& config, int64_t in, int64_t size,
-            DType dtype);
+            EmbeddingActivation activation, DType dtype);
 
   Output operator()(Output x) const;
   void AppendVariables(std::vector<VariableId>* variables) const;
 
  private:
+  EmbeddingActivation activation_;
   nn::Dense linear_;
   nn::LayerNorm norm_;
 };
@@ -138,11 +144,18 @@ class PolicyNetwork {
   std::vector<VariableId> variables_;
 };
 
+// What a critic reads.
+struct CriticInput {
+  int64_t feature_size = 0;
+  // false: the features are those of observation and action together
+  bool has_action = true;
+};
+
 // Maps features and actions to the logits of the return's distribution.
 class CriticNetwork {
  public:
   CriticNetwork(Graph& graph, const NetworkConfig& config,
-                const LearningSpec& spec, int64_t feature_size,
+                const LearningSpec& spec, const CriticInput& input,
                 int64_t num_atoms, CallSite site = CallSite::Here());
 
   struct Result {
@@ -150,7 +163,7 @@ class CriticNetwork {
     // of the head's activations, [B, N] each
     std::vector<Output> hidden;
   };
-  // action [B, A]
+  // action [B, A]; invalid if the critic reads none
   Result operator()(const Features& features, Output action,
                     CallSite site = CallSite::Here()) const;
   // Sets the logical device that computes it; initially 0.

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "agents/d4pg/losses.h"
-#include "agents/d4pg/prediction.h"
+#include "agents/d4pg/representation.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/image.h"
 #include "engine/graph/ops/losses.h"
@@ -23,16 +23,21 @@ struct AllNetworks {
               int64_t num_atoms, int num_devices)
       : encoder(graph, config.networks, spec),
         policy(graph, config.networks, spec, encoder.feature_size()),
-        critic(graph, config.networks, spec, encoder.feature_size(),
+        critic(graph, config.networks, spec, InputOf(config, encoder),
                num_atoms) {
-    if (config.prediction.horizon > 0) model.emplace(graph, config, spec);
+    const bool has_representation = config.representation.horizon > 0;
+    if (has_representation) {
+      state_action.emplace(graph, config, spec);
+      predictor.emplace(graph, config, spec);
+    }
     const Graph::Scope scope(graph, "target");
     if (config.target.has_encoder) {
       target_encoder.emplace(graph, config.networks, spec);
     }
     target_policy.emplace(graph, config.networks, spec, encoder.feature_size());
-    target_critic.emplace(graph, config.networks, spec, encoder.feature_size(),
-                          num_atoms);
+    target_critic.emplace(graph, config.networks, spec,
+                          InputOf(config, encoder), num_atoms);
+    if (has_representation) target_state_action.emplace(graph, config, spec);
     // encoder and policy are the first device's
     critic.PlaceOn(num_devices - 1);
     target_critic->PlaceOn(num_devices - 1);
@@ -40,14 +45,27 @@ struct AllNetworks {
 
   // Target and online variables, two lists in the same order.
   std::vector<VariableId> Targets() const {
-    return Joined({target_encoder ? target_encoder->variables()
-                                  : std::vector<VariableId>{},
-                   target_policy->variables(), target_critic->variables()});
+    return Joined({VariablesOf(target_encoder), target_policy->variables(),
+                   target_critic->variables(),
+                   VariablesOf(target_state_action)});
   }
   std::vector<VariableId> Sources() const {
     return Joined(
         {target_encoder ? encoder.variables() : std::vector<VariableId>{},
-         policy.variables(), critic.variables()});
+         policy.variables(), critic.variables(), VariablesOf(state_action)});
+  }
+
+  static CriticInput InputOf(const D4pgConfig& config, const Encoder& encoder) {
+    if (config.representation.horizon == 0) {
+      return {.feature_size = encoder.feature_size()};
+    }
+    return {.feature_size = config.representation.state_action_size,
+            .has_action = false};
+  }
+  template <typename Network>
+  static std::vector<VariableId> VariablesOf(
+      const std::optional<Network>& network) {
+    return network ? network->variables() : std::vector<VariableId>{};
   }
 
   static std::vector<VariableId> Joined(
@@ -62,10 +80,13 @@ struct AllNetworks {
   Encoder encoder;
   PolicyNetwork policy;
   CriticNetwork critic;
-  std::optional<Model> model;
+  // with a representation
+  std::optional<StateActionEncoder> state_action;
+  std::optional<Predictor> predictor;
   std::optional<Encoder> target_encoder;
   std::optional<PolicyNetwork> target_policy;
   std::optional<CriticNetwork> target_critic;
+  std::optional<StateActionEncoder> target_state_action;
 };
 
 // As [] of `dtype`.
@@ -174,33 +195,47 @@ Features BootstrapFeatures(Output embeddings, const StepWindow& window) {
           .state = {}};
 }
 
+// The critic on the z_sa of features and action, or on them without a
+// representation.
+CriticNetwork::Result Judge(
+    const CriticNetwork& critic,
+    const std::optional<StateActionEncoder>& state_action,
+    const Features& features, Output action) {
+  if (!state_action) return critic(features, action);
+  const Output z_sa = (*state_action)(features.encoded, action);
+  return critic({.encoded = z_sa, .state = {}}, {});
+}
+
 // Adds all losses and their gradients by the parameters that they train.
 void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
                const Support& support, const TransitionBatch& batch,
                const AllNetworks& networks, Update* update) {
   const Features features = networks.encoder(batch.observation, batch.state);
-  std::optional<PredictionLossResult> prediction;
+  const Features stopped = Stopped(features);
+  std::optional<RepresentationLossResult> representation;
   Features next_features;
-  if (networks.model) {
-    const Output window = WindowEmbeddings(networks, *batch.window);
-    prediction = PredictionLoss(*networks.model,
-                                {.embedding = features.encoded,
-                                 .window = *batch.window,
-                                 .next_embeddings = window},
-                                config.prediction);
-    next_features = BootstrapFeatures(window, *batch.window);
+  CriticNetwork::Result judged;
+  if (networks.state_action) {
+    const Output next_z_s = WindowEmbeddings(networks, *batch.window);
+    representation =
+        RepresentationLoss(*networks.state_action, *networks.predictor,
+                           {.z_s = features.encoded,
+                            .window = *batch.window,
+                            .next_z_s = next_z_s},
+                           config.representation);
+    next_features = BootstrapFeatures(next_z_s, *batch.window);
+    const Output z_sa = graph::StopGradient(representation->z_sa);
+    judged = networks.critic({.encoded = z_sa, .state = {}}, {});
   } else {
     next_features =
         TargetFeatures(networks, batch.next_observation, batch.next_state);
+    judged = networks.critic(features, batch.action);
   }
   const Output next_action = (*networks.target_policy)(next_features).action;
   const Output next_logits =
-      (*networks.target_critic)(next_features, next_action).logits;
-  const Features stopped = Stopped(features);
-  const bool trains_encoder =
-      !prediction || config.prediction.critic_trains_encoder;
-  const CriticNetwork::Result judged =
-      networks.critic(trains_encoder ? features : stopped, batch.action);
+      Judge(*networks.target_critic, networks.target_state_action,
+            next_features, next_action)
+          .logits;
   const CriticLossResult critic =
       CriticLoss({.logits = judged.logits,
                   .next_probabilities = graph::Softmax(next_logits),
@@ -210,8 +245,11 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
                  support, config.priority);
 
   const PolicyNetwork::Result chosen = networks.policy(stopped);
-  const Output value = ExpectedValue(
-      graph::Softmax(networks.critic(stopped, chosen.action).logits), support);
+  const Output value =
+      ExpectedValue(graph::Softmax(Judge(networks.critic, networks.state_action,
+                                         stopped, chosen.action)
+                                       .logits),
+                    support);
   const PolicyLossResult policy = PolicyLoss(chosen, value, config);
 
   update->critic_loss = critic.loss;
@@ -229,16 +267,22 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
     const Output share = nn::DormantShare(hidden);
     if (share.is_valid()) update->diagnostics.emplace_back(name, share);
   }
-  Output loss = critic.loss;
-  std::vector<VariableId> trained = AllNetworks::Joined(
-      {networks.encoder.variables(), networks.critic.variables()});
-  if (prediction) {
-    loss = graph::Add(loss, prediction->loss);
-    trained = AllNetworks::Joined({trained, networks.model->variables()});
-    update->diagnostics.emplace_back("latent_loss", prediction->latent_loss);
-    update->diagnostics.emplace_back("reward_loss", prediction->reward_loss);
+  std::vector<VariableId> of_critic = networks.critic.variables();
+  std::vector<VariableId> of_encoder = networks.encoder.variables();
+  if (representation) {
+    update->representation = nn::GradientsOf(
+        representation->loss,
+        AllNetworks::Joined({of_encoder, networks.state_action->variables(),
+                             networks.predictor->variables()}));
+    update->representation_losses = representation->parts;
+    update->diagnostics.emplace_back("representation_dormant_share",
+                                     nn::DormantShare(representation->hidden));
+    update->diagnostics.emplace_back("embedding_rank",
+                                     nn::ParticipationRatio(features.encoded));
+  } else {
+    of_critic = AllNetworks::Joined({of_encoder, of_critic});
   }
-  update->critic = nn::GradientsOf(loss, trained);
+  update->critic = nn::GradientsOf(critic.loss, of_critic);
   update->policy =
       nn::GradientsOf(policy.objective, networks.policy.variables());
 }
@@ -252,7 +296,8 @@ void AddAdam(nn::ReplicaContext& replica, const std::string& network,
                    graph::ScalarDType(trained.gradients[0].dtype()));
   update->updates.push_back(nn::Adam(
       replica, network + "_optimizer", trained.variables, trained.gradients,
-      rate, step, {}, {.max_global_norm = config.max_gradient_norm}));
+      rate, step, {.weight_decay = config.weight_decay},
+      {.max_global_norm = config.max_gradient_norm}));
   update->scalars.emplace_back(network + "_learning_rate", rate);
   // the norm is there already where the gradients are clipped
   if (config.max_gradient_norm > 0.0) {
@@ -297,16 +342,21 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
     shifted.observation = graph::RandomShift(batch.observation, update.shift);
     shifted.next_observation =
         graph::RandomShift(batch.next_observation, update.next_shift);
-    if (config.prediction.horizon > 0) {
+    if (config.representation.horizon > 0) {
       shifted.window->observation =
           ShiftWindow(batch.window->observation, update.next_shift);
     }
   }
   AddLosses(replica, config, support, shifted, networks, &update);
-  for (nn::TrainedVariables* const trained : {&update.critic, &update.policy}) {
+  for (nn::TrainedVariables* const trained :
+       {&update.representation, &update.critic, &update.policy}) {
     trained->gradients = replica.MeanGradients(trained->gradients);
   }
 
+  if (config.representation.horizon > 0) {
+    AddAdam(replica, "encoder", config.encoder_optimizer, update.representation,
+            step.value, &update);
+  }
   AddAdam(replica, "critic", config.critic_optimizer, update.critic, step.value,
           &update);
   AddAdam(replica, "policy", config.policy_optimizer, update.policy, step.value,

@@ -25,42 +25,55 @@ struct Update {
   std::vector<std::pair<std::string, Output>> row_diagnostics;
   // Over this replica's rows, [] each: "critic_dormant_share" and
   // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units;
-  // with a prediction also "latent_loss" and "reward_loss"
-  // (PredictionLossResult).
+  // with a representation also "representation_dormant_share" of z_s and of the
+  // hidden units up to z_sa, and "embedding_rank" (nn::ParticipationRatio()) of
+  // z_s.
   std::vector<std::pair<std::string, Output>> diagnostics;
+  // RepresentationLossResult::parts; none without a representation.
+  std::vector<std::pair<std::string, Output>> representation_losses;
   // i32 [B, 2]: rows and columns by which the frames are shifted; invalid
   // without random_shift
   Output shift;
   Output next_shift;
   // Scalars f32[] for the curves: "critic_learning_rate" and
   // "policy_learning_rate"; with clipping also "critic_gradient_norm" and
-  // "policy_gradient_norm", the global norms before clipping.
+  // "policy_gradient_norm", the global norms before clipping. The same of
+  // "encoder" with a representation.
   std::vector<std::pair<std::string, Output>> scalars;
   // Updates that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
 
   // Parameters with their gradients before clipping by the global norm. The
-  // critic's include those of the encoder and the model.
+  // critic's include those of the encoder if there is no representation.
+  nn::TrainedVariables representation;
   nn::TrainedVariables critic;
   nn::TrainedVariables policy;
 };
 
 // Adds networks, target networks (the same under "target/"), optimizers
-// ("critic_optimizer", "policy_optimizer") and counter ("step") to the graph,
-// and the whole update:
+// ("critic_optimizer", "policy_optimizer", with a representation
+// "encoder_optimizer") and counter ("step") to the graph, and the whole update:
 //
 // - features h = encoder(shift(o), s), h' = target encoder(shift'(o'), s'),
 //   with the states s in addition to pixels, if there are any; without
 //   target.has_encoder the online encoder computes h', and no gradient flows
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)
-// - with a prediction, model and encoder: PredictionLoss() of h and of the
-//   features of the window's observations, which are shifted like o'; the
-//   critic trains the encoder only with prediction.critic_trains_encoder
 // - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); it trains neither
 //   the encoder (arXiv:2107.09645, section 3.1) nor the critic
+// - with a representation, encoder and model: RepresentationLoss() of h and of
+//   the target's features of the window's observations, which are shifted like
+//   o'. The critic reads stop(z_sa) in place of h and action, everywhere with
+//   the z_sa of its own networks, online or target; it does not train the
+//   encoder
 // - both losses use the parameters from before the update, as in Acme's learner
-// - Adam for each, then the targets follow the new parameters
+// - Adam with decoupled weight decay for each, then the targets follow the new
+// parameters
+//
+// Differs from arXiv:2501.16142: the encoder is trained in every update, not in
+// 250 successive ones after each copy of the targets, on the same rows as the
+// critic; one categorical critic of n-step returns takes the place of two of
+// squared errors; the target policy has no noise.
 //
 // Throws what CheckSpec() throws, ShapeError for a batch of other types, and
 // InvalidArgument if the graph has one of the names.

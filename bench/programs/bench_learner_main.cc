@@ -111,9 +111,19 @@ struct Case {
 
 std::vector<Case> AllCases(const Options& options) {
   std::vector<const char*> learners = {
-      "d4pg-state-256",  "d4pg-nature-128",    "d4pg-drq-256",  "d4pg-light-64",
-      "d4pg-swingup-64", "d4pg-prediction-64", "resnet50-8",    "resnet50-16",
-      "resnet50-32",     "sngan-32-d-16",      "sngan-32-g-16", "sngan-64-d-16",
+      "d4pg-state-256",
+      "d4pg-nature-128",
+      "d4pg-drq-256",
+      "d4pg-light-64",
+      "d4pg-swingup-64",
+      "d4pg-light-128",
+      "d4pg-representation-128",
+      "resnet50-8",
+      "resnet50-16",
+      "resnet50-32",
+      "sngan-32-d-16",
+      "sngan-32-g-16",
+      "sngan-64-d-16",
       "sngan-64-g-16",
   };
   if (options.backend == "cuda" || options.backend == "pjrt") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/torch: results of PyTorch in float64.
 
-    scripts/goldens/make_torch.py [bf16]
+    scripts/goldens/make_torch.py [bf16 | d4pg_NAME]
 
 ops.safetensors: per case "FAMILY/CASE/input0" ... and "output". Differentiable
 cases also have "weight" (of each output element in a loss) and "gradient0" ...
@@ -14,7 +14,8 @@ models also have "evaluation/OUTPUT", the results of the workload's kind
 
 bf16_losses.safetensors: "NAME/f64/LOSS" and "NAME/autocast/LOSS" of 20 steps
 from each NAME.safetensors, in float64 and in float32 with autocast to bf16; with
-the argument bf16 only this file is made, from the others.
+the argument bf16 only this file is made, from the others; with d4pg_NAME only
+the two files of that name.
 
 manifest.json holds versions and seeds. Makes PyTorch's environment first
 (scripts/goldens/torch_environment.py).
@@ -41,6 +42,7 @@ OPS_SEED = 41
 D4PG_SEED = 42
 MODELS_SEED = 43
 STEPS = 10
+REPRESENTATION_STEPS = 20
 BF16_STEPS = 20
 
 
@@ -291,15 +293,14 @@ def d4pg(workload):
     tensors = {f"variables/{n}": p.detach().clone() for n, p in names.items()}
 
     generator = torch.Generator().manual_seed(D4PG_SEED)
+    num_steps = REPRESENTATION_STEPS if torch_d4pg.horizon_of(workload) else STEPS
     batches = [torch_d4pg.random_batch(workload, torch.float64, generator)
-               for _ in range(STEPS)]
-    steps = {"losses/critic_loss": [], "losses/policy_loss": [],
-             "steps/priority": [], "steps/value": []}
-    expected = {}
+               for _ in range(num_steps)]
+    steps, expected = {}, {}
     for step, batch in enumerate(batches):
-        outputs = learner.step(*batch)
-        for name, values in steps.items():
-            values.append(outputs[name.split("/")[1]])
+        for name, value in learner.step(*batch).items():
+            group = "losses" if name.endswith("loss") else "steps"
+            steps.setdefault(f"{group}/{name}", []).append(value)
         if step == 0:
             for name, gradient in learner.gradients.items():
                 expected[f"gradients/{name}"] = gradient
@@ -410,11 +411,20 @@ def save(name, tensors):
     print(path.name, path.stat().st_size)
 
 
+def save_d4pg(path):
+    tensors, expected = d4pg(yaml.safe_load(path.read_text()))
+    save(path.stem, tensors)
+    save(f"{path.stem}.expected", expected)
+
+
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     if sys.argv[1:] == ["bf16"]:
         save_bf16_losses()
+        return
+    if sys.argv[1:]:
+        save_d4pg(FOLDER / f"{sys.argv[1]}.yaml")
         return
     torch.manual_seed(OPS_SEED)
     tensors = {}
@@ -423,9 +433,7 @@ def main():
     add_op_cases(tensors, model_cases())
     save("ops", tensors)
     for path in sorted(FOLDER.glob("d4pg_*.yaml")):
-        tensors, expected = d4pg(yaml.safe_load(path.read_text()))
-        save(path.stem, tensors)
-        save(f"{path.stem}.expected", expected)
+        save_d4pg(path)
     for name, module in {"resnet50": torch_resnet50, "sngan": torch_sngan}.items():
         for path in sorted(FOLDER.glob(f"{name}_*.yaml")):
             workload = yaml.safe_load(path.read_text())
@@ -439,7 +447,9 @@ def main():
                 "torch": torch.__version__.split("+")[0],
                 "dtype": "float64", "ops seed": OPS_SEED,
                 "d4pg seed": D4PG_SEED, "models seed": MODELS_SEED,
-                "steps": STEPS, "bf16 steps": BF16_STEPS}
+                "steps": STEPS,
+                "representation steps": REPRESENTATION_STEPS,
+                "bf16 steps": BF16_STEPS}
     (FOLDER / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 

@@ -43,7 +43,8 @@ class Encoder(nn.Module):
         if config["shared_embedding"]:
             self.trunk = nn.Sequential(
                 *embedding(self.feature_size + state_size,
-                           config["embedding_size"]))
+                           config["embedding_size"],
+                           config.get("embedding_activation", "tanh")))
             self.feature_size = config["embedding_size"]
 
     def forward(self, x, state, dtype):
@@ -57,8 +58,9 @@ class Encoder(nn.Module):
         return [self.trunk(torch.cat([x, *states], 1))]
 
 
-def embedding(in_size, size):
-    return [nn.Linear(in_size, size), nn.LayerNorm(size), nn.Tanh()]
+def embedding(in_size, size, activation="tanh"):
+    return [nn.Linear(in_size, size), nn.LayerNorm(size),
+            nn.ELU() if activation == "elu" else nn.Tanh()]
 
 
 def head(config, in_size, hidden_sizes, out):
@@ -78,7 +80,8 @@ class Network(nn.Module):
         self.trunk = None
         if config["encoder"]["kind"] != "state" and not config["shared_embedding"]:
             self.trunk = nn.Sequential(
-                *embedding(feature_size, config["embedding_size"]))
+                *embedding(feature_size, config["embedding_size"],
+                           config.get("embedding_activation", "tanh")))
             feature_size = config["embedding_size"]
         self.head = head(config, feature_size + more_inputs, hidden_sizes, out)
 
@@ -87,8 +90,33 @@ class Network(nn.Module):
         return self.head(torch.cat([x, *more], 1) if more else x)
 
 
+class Representation(nn.Module):
+    """MR.Q's encoder of state and action (arXiv:2501.16142, section 4.2), and
+    with `has_predictor` the linear layer that predicts from its output."""
+
+    def __init__(self, workload, has_predictor):
+        super().__init__()
+        sizes = workload["agent"]["representation"]
+        z_s_size = workload["agent"]["networks"]["embedding_size"]
+        self.action = nn.Sequential(
+            nn.Linear(workload["action_size"], sizes["action_embedding_size"]),
+            nn.ELU())
+        layers, size = [], z_s_size + sizes["action_embedding_size"]
+        for hidden in sizes["hidden_sizes"]:
+            layers += [nn.Linear(size, hidden), nn.LayerNorm(hidden), nn.ELU()]
+            size = hidden
+        self.joint = nn.Sequential(*layers,
+                                   nn.Linear(size, sizes["state_action_size"]))
+        if has_predictor:
+            self.predictor = nn.Linear(sizes["state_action_size"],
+                                       z_s_size + len(REWARD_BINS) + 1)
+
+    def forward(self, z_s, action):
+        return self.joint(torch.cat([z_s, self.action(action)], 1))
+
+
 class Networks(nn.Module):
-    def __init__(self, workload, has_encoder=True):
+    def __init__(self, workload, has_encoder=True, is_online=True):
         super().__init__()
         networks = workload["agent"]["networks"]
         state_size = workload.get("state_size", 0)
@@ -100,13 +128,43 @@ class Networks(nn.Module):
         self.policy = Network(networks, encoder.feature_size,
                               networks["policy_hidden_sizes"], extra_size,
                               workload["action_size"])
-        self.critic = Network(networks, encoder.feature_size,
-                              networks["critic_hidden_sizes"],
-                              extra_size + workload["action_size"],
+        critic_size = encoder.feature_size
+        critic_extra_size = extra_size + workload["action_size"]
+        self.representation = None
+        if horizon_of(workload) > 0:
+            critic_size = workload["agent"]["representation"]["state_action_size"]
+            critic_extra_size = 0
+            self.representation = Representation(workload, is_online)
+        self.critic = Network(networks, critic_size,
+                              networks["critic_hidden_sizes"], critic_extra_size,
                               workload["agent"]["distribution"]["num_atoms"])
 
+    def judge(self, h, action):
+        """The critic's logits of features h and action."""
+        if self.representation is None:
+            return self.critic(*h, action)
+        return self.critic(self.representation(*h, action))
 
-REWARD_BINS = torch.linspace(-10, 10, 65, dtype=torch.float64)
+
+def horizon_of(workload):
+    return workload["agent"].get("representation", {}).get("horizon", 0)
+
+
+def symexp(u):
+    return u.sign() * u.abs().expm1()
+
+
+REWARD_BINS = symexp(torch.linspace(-10, 10, 65, dtype=torch.float64))
+
+
+def two_hot(r, bins):
+    """Weight 1 of each r, on the two bins around it. [B] -> [B, len(bins)]"""
+    r = r.clamp(bins[0], bins[-1])
+    above = torch.searchsorted(bins, r).clamp(1, len(bins) - 1)
+    low, high = bins[above - 1], bins[above]
+    share = ((r - low) / (high - low))[:, None]
+    return (F.one_hot(above, len(bins)) * share
+            + F.one_hot(above - 1, len(bins)) * (1 - share))
 
 
 class Agent(Networks):
@@ -114,15 +172,9 @@ class Agent(Networks):
 
     def __init__(self, workload):
         super().__init__(workload)
-        prediction = workload["agent"]["prediction"]
-        if prediction["horizon"] > 0:
-            networks = workload["agent"]["networks"]
-            size = networks["embedding_size"]
-            self.model = head(networks, size + workload["action_size"],
-                              prediction["hidden_sizes"],
-                              size + len(REWARD_BINS) + 1)
         self.target = Networks(workload,
-                               workload["agent"]["target"]["has_encoder"])
+                               workload["agent"]["target"]["has_encoder"],
+                               is_online=False)
         online = dict(self.named_parameters())
         for name, p in self.target.named_parameters():
             p.data.copy_(online[name].data)
@@ -166,11 +218,21 @@ class Learner:
             v_max = workload["largest_reward"] / (1 - workload["discount"])
         self.z = torch.linspace(0, v_max, distribution["num_atoms"], dtype=dtype)
         agent = self.agent
-        self.critic_parameters = {
-            n: p for n, p in agent.named_parameters()
-            if n.startswith(("encoder.", "critic.", "model."))}
-        self.policy_parameters = {
-            n: p for n, p in agent.named_parameters() if n.startswith("policy.")}
+        self.horizon = horizon_of(workload)
+
+        def of(*prefixes):
+            return {n: p for n, p in agent.named_parameters()
+                    if n.startswith(prefixes)}
+
+        self.encoder_parameters = {}
+        if self.horizon > 0:
+            self.encoder_parameters = of("encoder.", "representation.")
+            self.critic_parameters = of("critic.")
+            self.encoder_optimizer = self.adam("encoder_optimizer",
+                                               self.encoder_parameters)
+        else:
+            self.critic_parameters = of("encoder.", "critic.")
+        self.policy_parameters = of("policy.")
         self.critic_optimizer = self.adam("critic_optimizer",
                                           self.critic_parameters)
         self.policy_optimizer = self.adam("policy_optimizer",
@@ -187,8 +249,10 @@ class Learner:
     def adam(self, name, parameters):
         if self.config[name]["schedule"] != "constant":
             raise NotImplementedError("learning rate schedules")
-        return torch.optim.Adam(parameters.values(), fused=True,
-                                lr=self.config[name]["learning_rate"])
+        return torch.optim.AdamW(
+            parameters.values(), fused=True,
+            lr=self.config[name]["learning_rate"],
+            weight_decay=self.config[name].get("weight_decay", 0.0))
 
     def shifted(self, x):
         pixels = self.config["random_shift"]
@@ -196,28 +260,41 @@ class Learner:
             return x
         return shift(x, torch.randint(-pixels, pixels + 1, (len(x), 2)))
 
-    def prediction_loss(self, z, targets, window):
-        """Of the model's steps from embedding z [B, Z] on; targets [B, H, Z]."""
-        prediction = self.config["prediction"]
+    def contrast(self, z, target, mask):
+        """InfoNCE of rows whose positive is the target of the same row."""
+        cosines = F.normalize(z, dim=1) @ F.normalize(target, dim=1).T
+        logits = cosines / self.config["representation"]["contrast_temperature"]
+        # rows that have ended are no negatives
+        logits = logits.masked_fill(mask[None, :] == 0, -1e4)
+        return F.cross_entropy(logits, torch.arange(len(z)), reduction="none")
+
+    def representation_losses(self, z, targets, window):
+        """Of the model's steps from z_s [B, Z] on; targets [B, H, Z]. Gives the
+        loss, and the mean of each part over all steps."""
+        config = self.config["representation"]
         bins = REWARD_BINS.to(self.dtype)
         size, loss = z.shape[1], 0.0
-        for i in range(prediction["horizon"]):
-            z, logits, discount = self.agent.model(
-                torch.cat([z, window["action"][:, i]], 1)).split(
-                    [size, len(bins), 1], 1)
-            r = window["reward"][:, i]
-            symlog = r.sign() * (1 + r.abs()).log()
-            two_hot = project(torch.ones_like(logits) / len(bins), symlog,
-                              torch.zeros_like(r), bins)
-            losses = (
-                prediction["latent_weight"]
-                * (z - targets[:, i]).square().mean(1)
-                - prediction["reward_weight"]
-                * (two_hot * F.log_softmax(logits, 1)).sum(1)
-                + prediction["discount_weight"]
-                * (discount[:, 0] - window["discount"][:, i]).square())
-            loss = loss + (losses * window["mask"][:, i]).mean()
-        return loss
+        parts = {"latent": 0.0, "reward": 0.0, "end": 0.0}
+        if config["contrast_weight"] > 0:
+            parts["contrast"] = 0.0
+        model = self.agent.representation
+        for i in range(config["horizon"]):
+            z, logits, end = model.predictor(
+                model(z, window["action"][:, i])).split([size, len(bins), 1], 1)
+            mask = window["mask"][:, i]
+            steps = {
+                "latent": (z - targets[:, i]).square().mean(1),
+                "reward": -(two_hot(window["reward"][:, i], bins)
+                            * F.log_softmax(logits, 1)).sum(1),
+                "end": (end[:, 0] - (1 - window["discount"][:, i])).square()}
+            if config["contrast_weight"] > 0:
+                steps["contrast"] = self.contrast(z, targets[:, i], mask)
+            for name, rows in steps.items():
+                masked = torch.where(mask > 0, rows, 0.0)
+                loss = loss + config[f"{name}_weight"] * masked.mean()
+                parts[name] = parts[name] + masked.sum().detach()
+        num_steps = window["mask"].sum()
+        return loss, {f"{n}_loss": x / num_steps for n, x in parts.items()}
 
     def critic_loss(self, o, a, r, d, o2, w, more):
         """`more` has the states that come with pixels, and the window."""
@@ -238,12 +315,16 @@ class Learner:
                         self.dtype)
                     targets = targets.reshape(*images.shape[:2], -1)
                     h2 = [(targets * window["bootstrap"][:, :, None]).sum(1)]
-                logits2 = target.critic(*h2, torch.tanh(target.policy(*h2)))
+                logits2 = target.judge(h2, torch.tanh(target.policy(*h2)))
             m = project(F.softmax(logits2.to(self.dtype), 1), r, d, self.z)
         with torch_environment.bf16(self.autocast):
             h = agent.encoder(self.shifted(o), more.get("state"), self.dtype)
-            stops = window and not self.config["prediction"]["critic_trains_encoder"]
-            logits = agent.critic(*(detached(h) if stops else h), a)
+            if window:
+                # the first step of the model computes the same z_sa
+                z_sa = agent.representation(*h, a)
+                logits = agent.critic(z_sa.detach())
+            else:
+                logits = agent.critic(*h, a)
         logits = logits.to(self.dtype)
         cross_entropy = -(m * F.log_softmax(logits, 1)).sum(1)
         loss = (cross_entropy * (w / w.max())).mean()
@@ -254,16 +335,19 @@ class Learner:
             priority = ((m * self.z).sum(1) - value).abs()
             if self.config["priority"] == "lap":
                 priority = priority.clamp(min=1)
-        model_loss = (self.prediction_loss(*h, targets, window) if window
-                      else 0.0)
-        return loss, loss + model_loss, h, priority, value
+        model_loss, parts = None, {}
+        if window:
+            with torch_environment.bf16(self.autocast):
+                model_loss, parts = self.representation_losses(
+                    *h, targets.to(self.dtype), window)
+        return loss, model_loss, parts, h, priority, value
 
     def policy_value(self, h):
         with torch_environment.bf16(self.autocast):
             pre_tanh = self.agent.policy(*h)
             action = torch.tanh(pre_tanh)
             chosen = action.detach().requires_grad_()
-            logits = self.agent.critic(*h, chosen)
+            logits = self.agent.judge(h, chosen)
         probabilities = F.softmax(logits.to(self.dtype), 1)
         return pre_tanh, action, chosen, (probabilities * self.z).sum(1)
 
@@ -295,20 +379,25 @@ class Learner:
         optimizer.step()
 
     def step(self, o, a, r, d, o2, w, *more):
-        loss, all_losses, h, priority, value = self.critic_forward(
+        loss, model_loss, parts, h, priority, value = self.critic_forward(
             o, a, r, d, o2, w, dict(zip(self.batch_names[6:], more)))
-        critic_gradients = torch.autograd.grad(
-            all_losses, list(self.critic_parameters.values()))
+        trained = [("critic_optimizer", self.critic_parameters,
+                    torch.autograd.grad(loss, list(self.critic_parameters.values()),
+                                        retain_graph=model_loss is not None))]
+        if model_loss is not None:
+            trained.append((
+                "encoder_optimizer", self.encoder_parameters,
+                torch.autograd.grad(model_loss,
+                                    list(self.encoder_parameters.values()))))
         policy_loss, policy_gradients = self.policy_gradients(detached(h))
+        trained.append(("policy_optimizer", self.policy_parameters,
+                        policy_gradients))
         # clones: clipping works in place
         self.gradients = None if not self.keep_gradients else {
-            n: g.clone() for n, g in zip(
-                [*self.critic_parameters, *self.policy_parameters],
-                [*critic_gradients, *policy_gradients])}
-        self.apply(self.critic_optimizer, "critic_optimizer",
-                   self.critic_parameters, critic_gradients)
-        self.apply(self.policy_optimizer, "policy_optimizer",
-                   self.policy_parameters, policy_gradients)
+            n: g.clone() for _, parameters, gradients in trained
+            for n, g in zip(parameters, gradients)}
+        for name, parameters, gradients in trained:
+            self.apply(getattr(self, name), name, parameters, gradients)
         self.num_updates += 1
         target = self.config["target"]
         if target["update"] == "moving_average":
@@ -316,7 +405,7 @@ class Learner:
         elif self.num_updates % target["period"] == 0:
             torch._foreach_copy_(self.targets, self.sources)
         return {"critic_loss": loss.detach(), "policy_loss": policy_loss,
-                "priority": priority, "value": value}
+                **parts, "priority": priority, "value": value}
 
     keep_gradients = False
 
@@ -346,7 +435,7 @@ def random_batch(workload, dtype, generator):
                 if state_size > 0 else [])
 
     transitions += states(batch) + states(batch)
-    horizon = workload["agent"]["prediction"]["horizon"]
+    horizon = horizon_of(workload)
     if horizon == 0:
         return transitions
     # windows of 1 to `horizon` steps, returns of two
@@ -355,6 +444,7 @@ def random_batch(workload, dtype, generator):
     bootstrap = (torch.arange(horizon) + 1 == num_steps.clamp(max=2)).to(dtype)
     images = torch.stack([observation() for _ in range(horizon)], 1)
     actions = uniform(batch, horizon, workload["action_size"]) * 2 - 1
+    actions[:, 0] = transitions[1]
     return transitions + [
         images, actions * mask[:, :, None],
         uniform(batch, horizon) * workload["largest_reward"] * mask,
@@ -364,7 +454,7 @@ def random_batch(workload, dtype, generator):
 
 BATCH_NAMES = ["observation", "action", "reward", "discount",
                "next_observation", "importance_weight"]
-# further ones of a workload with a prediction
+# further ones of a workload with a representation
 WINDOW_NAMES = ["observation", "action", "reward", "discount", "mask", "bootstrap"]
 
 
@@ -372,6 +462,6 @@ def batch_names(workload):
     """The inputs of a batch, in the order of Learner.step()."""
     has_state = workload.get("state_size", 0) > 0
     names = BATCH_NAMES + ["state", "next_state"] * has_state
-    if workload["agent"]["prediction"]["horizon"] == 0:
+    if horizon_of(workload) == 0:
         return names
     return names + [f"window_{name}" for name in WINDOW_NAMES + ["state"] * has_state]

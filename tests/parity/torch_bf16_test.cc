@@ -23,8 +23,9 @@ std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const char* golden :
        {"d4pg_state", "d4pg_pixels", "d4pg_pixels_and_state",
-        "d4pg_shared_encoder", "d4pg_prediction", "d4pg_prediction_and_state",
-        "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
+        "d4pg_shared_encoder", "d4pg_representation",
+        "d4pg_representation_and_state", "resnet50_basic",
+        "resnet50_bottleneck", "sngan_32", "sngan_64"}) {
     for (const std::string& backend : testing::TestedBackends()) {
       cases.push_back({golden, backend});
     }

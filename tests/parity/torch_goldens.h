@@ -14,7 +14,7 @@
 #include "tests/parity/golden_error.h"
 #include "tests/support/source_folder.h"
 
-// Compares ten updates of a workload with PyTorch's in tests/golden/torch. For
+// Compares updates of a workload with PyTorch's in tests/golden/torch. For
 // tests with FINDS_FILES.
 namespace replicant::testing {
 

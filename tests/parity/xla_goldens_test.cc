@@ -148,8 +148,9 @@ void RunAll(const std::vector<std::string>& goldens, graph::Precision precision,
 }
 
 TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
-  RunAll({"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder", "d4pg_prediction",
-          "resnet50_basic", "resnet50_bottleneck", "sngan_32", "sngan_64"},
+  RunAll({"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder",
+          "d4pg_representation", "resnet50_basic", "resnet50_bottleneck",
+          "sngan_32", "sngan_64"},
          graph::Precision::kF32, /*num_steps=*/10,
          [](const Training& training, const testing::XlaResult& result) {
            training.Compare(result);
@@ -157,7 +158,7 @@ TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
 }
 
 TEST(XlaGoldensTest, TwentyLossesInBF16AreNearAutocast) {
-  RunAll({"d4pg_prediction", "resnet50_basic", "sngan_32"},
+  RunAll({"d4pg_representation", "resnet50_basic", "sngan_32"},
          graph::Precision::kBF16, testing::kAutocastSteps,
          [](const Training& training, const testing::XlaResult& result) {
            for (const probe::NamedOutput& loss : training.step.losses) {

@@ -133,7 +133,7 @@ TEST_F(LockstepTest, PredictsFromPixelsAndTheStateBesideThem) {
       "both",
       {"task.pixels={enabled: true, height: 24, width: 24, state: true}",
        kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
-       "agent.networks.shared_embedding=true", "agent.prediction.horizon=3",
+       "agent.networks.shared_embedding=true", "agent.representation.horizon=3",
        "replay.tables.default.window=3", "replay.tables.default.n_step=2",
        "learner.limits.max_steps=5"});
   EXPECT_TRUE(result.status.ok()) << result.output;

@@ -109,7 +109,7 @@ TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
 TEST_F(TrainingTest, TrainsAnEmbeddingThatPredicts) {
   const CommandResult result = RunFleet(
       {"evaluation.enabled=false", "agent.networks.shared_embedding=true",
-       "agent.prediction.horizon=3", "replay.tables.default.window=3"});
+       "agent.representation.horizon=3", "replay.tables.default.window=3"});
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
 }

@@ -41,7 +41,7 @@ agents::LearningSpec StepGraphConfig::Spec(DType dtype) const {
                    .action_minimum = std::vector<double>(actions, -1.0),
                    .action_maximum = std::vector<double>(actions, 1.0)},
           .discount = discount,
-          .window = agent.prediction.horizon,
+          .window = agent.representation.horizon,
           .dtype = dtype};
 }
 
@@ -77,6 +77,10 @@ StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
     step.outputs.push_back({"shift", update.shift});
     step.outputs.push_back({"next_shift", update.next_shift});
   }
+  for (const auto& [name, loss] : update.representation_losses) {
+    step.losses.push_back({name, loss});
+  }
+  step.AddGradients(update.representation);
   step.AddGradients(update.critic);
   step.AddGradients(update.policy);
 

@@ -58,21 +58,33 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
             "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
             "(number of atoms: values that a return can take)");
-  EXPECT_EQ(MessageOf([] { Load("prediction: {horizon: 5}"); }),
-            "agent.yaml:1:13: prediction: horizon 5 predicts the embedding "
+  EXPECT_EQ(MessageOf([] { Load("representation: {horizon: 5}"); }),
+            "agent.yaml:1:17: representation: horizon 5 predicts the embedding "
             "that policy and critic share; want networks.shared_embedding: "
             "true, got false");
+  EXPECT_EQ(MessageOf([] {
+              Load(
+                  "{networks: {shared_embedding: true}, target: {has_encoder: "
+                  "false}, representation: {horizon: 5}}");
+            }),
+            "agent.yaml:1:84: representation: horizon 5 predicts embeddings of "
+            "the target encoder; want target.has_encoder: true, got false");
+  // a section of the first versions
+  EXPECT_EQ(MessageOf([] { Load("prediction: {horizon: 5}"); }),
+            "agent.yaml:1:13: prediction: gone; agent.representation takes its "
+            "place, with other networks and losses; "
+            "configs/base/representation.yaml has its settings");
 }
 
-TEST(D4pgConfigTest, APredictionNeedsWindowsOfItsHorizon) {
-  const auto agent = MakeAgent(
-      Load("{networks: {shared_embedding: true}, prediction: {horizon: 5}}"));
+TEST(D4pgConfigTest, ARepresentationNeedsWindowsOfItsHorizon) {
+  const auto agent = MakeAgent(Load(
+      "{networks: {shared_embedding: true}, representation: {horizon: 5}}"));
   LearningSpec spec{.task = {.observation = Shape({4}),
                              .action_minimum = {-1.0},
                              .action_maximum = {1.0}}};
   EXPECT_EQ(MessageOf<ConfigError>([&] { agent->Check(spec); }),
-            "agent.prediction.horizon: 5, but the table's window is 0; want as "
-            "many steps as the table's window has");
+            "agent.representation.horizon: 5, but the table's window is 0; "
+            "want as many steps as the table's window has");
   spec.window = 5;
   agent->Check(spec);
 }

@@ -36,7 +36,8 @@ TEST(NetworksTest, VariablesAreCalledAndShapedAsPyTorchModules) {
   const NetworkConfig config = Small(EncoderKind::kLight);
   const Encoder encoder(graph, config, spec);
   const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
-  const CriticNetwork critic(graph, config, spec, encoder.feature_size(), 11);
+  const CriticNetwork critic(graph, config, spec,
+                             {.feature_size = encoder.feature_size()}, 11);
   EXPECT_EQ(NamesAndShapes(graph),
             (std::vector<std::string>{"encoder/convnet/0/weight [16,9,8,8]",
                                       "encoder/convnet/0/bias [16]",
@@ -108,7 +109,8 @@ TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
     Graph graph;
     const Encoder encoder(graph, config, spec);
     const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
-    const CriticNetwork critic(graph, config, spec, encoder.feature_size(), 11);
+    const CriticNetwork critic(graph, config, spec,
+                               {.feature_size = encoder.feature_size()}, 11);
     EXPECT_THAT(
         NamesAndShapes(graph),
         ::testing::IsSupersetOf(
@@ -136,7 +138,7 @@ TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
   GraphRunner runner;
   Graph& graph = runner.graph();
   const PolicyNetwork policy(graph, config, spec, 4);
-  const CriticNetwork critic(graph, config, spec, 4, 11);
+  const CriticNetwork critic(graph, config, spec, {.feature_size = 4}, 11);
   runner.store().Declare(graph);
   const auto bias =
       testing::ToDoubles(runner.store().Get("critic/head/5/bias").view());

@@ -1,0 +1,218 @@
+#include "agents/d4pg/representation.h"
+
+#include <cmath>
+#include <numeric>
+#include <span>
+
+#include "base/tensor/host_tensor.h"
+#include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/losses.h"
+#include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/reduce.h"
+#include "engine/graph/ops/shape_ops.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+// Takes a window that has ended out of a softmax: the cosines over any
+// temperature in use are below it.
+constexpr double kNever = 1e4;
+
+// Elements [begin, begin + size) of each row. [B, N] -> [B, size]
+Output Columns(Output x, int64_t begin, int64_t size) {
+  return graph::Slice(x, {0, begin}, {x.shape()[0], size});
+}
+
+// Step i of the windows, [B, H, ...] -> [B, ...].
+Output StepOf(Output x, int64_t i) {
+  std::vector<int64_t> begin(x.shape().rank(), 0);
+  std::vector<int64_t> size(x.shape().dims().begin(), x.shape().dims().end());
+  begin[1] = i;
+  size[1] = 1;
+  const Output step = graph::Slice(x, begin, size);
+  size.erase(size.begin() + 1);
+  return graph::Reshape(step, size);
+}
+
+// Rows of length 1. [B, N]
+Output Normalized(Output x) {
+  const Output square =
+      graph::ReduceSum(graph::Square(x), {.axes = {1}, .keep_dims = true});
+  return graph::Div(x, graph::Sqrt(graph::Add(square, 1e-24)));
+}
+
+// 0, 1 ... B - 1
+Output RowNumbers(Graph& graph, int64_t batch) {
+  HostTensor numbers(DType::kI64, Shape({batch}));
+  const std::span values = numbers.MutableSpan<int64_t>();
+  std::iota(values.begin(), values.end(), int64_t{0});
+  return graph.Constant(numbers.view());
+}
+
+// InfoNCE of each row. z_s, target [B, Z], mask [B] -> [B]
+Output ContrastLoss(Output z_s, Output target, Output mask,
+                    double temperature) {
+  const int64_t batch = mask.shape()[0];
+  const Output cosines =
+      graph::MatMul(Normalized(z_s), Normalized(target), {.transpose_b = true});
+  const Output has_ended =
+      graph::Reshape(graph::Affine(mask, -kNever, kNever), {1, batch});
+  return graph::SoftmaxCrossEntropyWithLabels(
+      graph::Sub(graph::Mul(cosines, 1.0 / temperature), has_ended),
+      RowNumbers(*mask.graph, batch));
+}
+
+}  // namespace
+
+Output TwoHotReward(Output reward, CallSite site) {
+  const Graph::SiteScope scope(reward, site);
+  // atom i is symexp(i gap), i = -n ... n; |reward| is between atoms k and
+  // k + 1, at `share` of the way
+  constexpr int64_t kN = kNumRewardBins / 2;
+  constexpr double kGap = kMaxSymlog / static_cast<double>(kN);
+  const Output size =
+      graph::Clip(graph::Abs(reward), 0.0, std::expm1(kMaxSymlog));
+  const Output u = graph::Mul(graph::Log(graph::Add(size, 1.0)), 1.0 / kGap);
+  const Output k = graph::Sub(
+      u, graph::Modulo(u, reward.graph->Scalar(1.0, reward.dtype())));
+  const auto atom = [&](double offset) {
+    return graph::Add(graph::Exp(graph::Affine(k, kGap, kGap * offset)), -1.0);
+  };
+  const Output low = atom(0.0);
+  const Output share =
+      graph::Div(graph::Sub(size, low), graph::Sub(atom(1.0), low));
+  const Output place = graph::Mul(graph::Sign(reward), graph::Add(k, share));
+  // [B, 1] of weight, all of it at the place: the projection of a return
+  // without a future
+  const Output zeros = graph::Mul(place, 0.0);
+  const Output anything = graph::Affine(
+      graph::BroadcastTo(graph::Reshape(zeros, {-1, 1}),
+                         Shape({reward.shape()[0], kNumRewardBins})),
+      1.0, 1.0 / static_cast<double>(kNumRewardBins));
+  return graph::CategoricalProjection(anything, place, zeros,
+                                      -static_cast<double>(kN),
+                                      static_cast<double>(kN));
+}
+
+StateActionEncoder::StateActionEncoder(Graph& graph, const D4pgConfig& config,
+                                       const LearningSpec& spec,
+                                       CallSite site) {
+  const Graph::SiteScope site_scope(graph, site);
+  const Graph::Scope scope(graph, "representation");
+  const RepresentationConfig& sizes = config.representation;
+  const nn::LayerOptions options =
+      LayerOptionsOf(config.networks, /*gain=*/1.0, spec.dtype);
+  const auto append = [&](const std::vector<VariableId>& variables) {
+    variables_.insert(variables_.end(), variables.begin(), variables.end());
+  };
+  {
+    const Graph::Scope action_scope(graph, "action");
+    action_.emplace(graph, "0", spec.task.action_size(),
+                    sizes.action_embedding_size, options);
+    append(action_->variables());
+  }
+  const Graph::Scope joint_scope(graph, "joint");
+  int64_t in = config.networks.embedding_size + sizes.action_embedding_size;
+  for (const int64_t size : sizes.hidden_sizes) {
+    // linear, norm and elu are three modules
+    const size_t module = 3 * norms_.size();
+    layers_.emplace_back(graph, std::to_string(module), in, size, options);
+    norms_.emplace_back(graph, std::to_string(module + 1), size, spec.dtype);
+    append(layers_.back().variables());
+    append(norms_.back().variables());
+    in = size;
+  }
+  layers_.emplace_back(graph, std::to_string(3 * norms_.size()), in,
+                       sizes.state_action_size, options);
+  append(layers_.back().variables());
+}
+
+Output StateActionEncoder::operator()(Output z_s, Output action,
+                                      std::vector<Output>* hidden,
+                                      CallSite site) const {
+  const Graph::SiteScope scope(z_s, site);
+  Output x = graph::Concat({z_s, graph::Elu((*action_)(action))}, /*axis=*/1);
+  for (size_t i = 0; i < norms_.size(); ++i) {
+    x = graph::Elu(norms_[i](layers_[i](x)));
+    if (hidden != nullptr) hidden->push_back(x);
+  }
+  return layers_.back()(x);
+}
+
+Predictor::Predictor(Graph& graph, const D4pgConfig& config,
+                     const LearningSpec& spec, CallSite site)
+    : z_s_size_(config.networks.embedding_size) {
+  const Graph::SiteScope site_scope(graph, site);
+  const Graph::Scope scope(graph, "representation");
+  linear_.emplace(graph, "predictor", config.representation.state_action_size,
+                  z_s_size_ + kNumRewardBins + 1,
+                  LayerOptionsOf(config.networks, /*gain=*/1.0, spec.dtype));
+}
+
+Predictor::Result Predictor::operator()(Output z_sa, CallSite site) const {
+  const Graph::SiteScope scope(z_sa, site);
+  const Output y = (*linear_)(z_sa);
+  return {
+      .z_s = Columns(y, 0, z_s_size_),
+      .reward_logits = Columns(y, z_s_size_, kNumRewardBins),
+      .end = graph::Reshape(Columns(y, z_s_size_ + kNumRewardBins, 1), {-1})};
+}
+
+RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
+                                            const Predictor& predictor,
+                                            const RepresentationInputs& inputs,
+                                            const RepresentationConfig& config,
+                                            CallSite site) {
+  const Graph::SiteScope scope(inputs.z_s, site);
+  const StepWindow& window = inputs.window;
+  struct Part {
+    std::string name;
+    double weight;
+    std::vector<Output> rows = {};  // by step, [B] each
+  };
+  std::vector<Part> parts = {{"latent_loss", config.latent_weight},
+                             {"reward_loss", config.reward_weight},
+                             {"end_loss", config.end_weight}};
+  if (config.contrast_weight > 0.0) {
+    parts.push_back({"contrast_loss", config.contrast_weight});
+  }
+  RepresentationLossResult result;
+  result.hidden.push_back(inputs.z_s);
+  Output z_s = inputs.z_s;
+  for (int64_t i = 0; i < config.horizon; ++i) {
+    const Output z_sa = encoder(z_s, StepOf(window.action, i),
+                                i == 0 ? &result.hidden : nullptr);
+    if (i == 0) result.z_sa = z_sa;
+    const Predictor::Result next = predictor(z_sa);
+    z_s = next.z_s;
+    const Output mask = StepOf(window.mask, i);
+    const Output target = graph::StopGradient(StepOf(inputs.next_z_s, i));
+    const Output end = graph::Affine(StepOf(window.discount, i), -1.0, 1.0);
+    std::vector<Output> losses = {
+        graph::ReduceMean(graph::Square(graph::Sub(z_s, target)),
+                          {.axes = {1}}),
+        graph::SoftmaxCrossEntropy(next.reward_logits,
+                                   TwoHotReward(StepOf(window.reward, i))),
+        graph::Square(graph::Sub(next.end, end))};
+    if (config.contrast_weight > 0.0) {
+      losses.push_back(
+          ContrastLoss(z_s, target, mask, config.contrast_temperature));
+    }
+    for (size_t p = 0; p < parts.size(); ++p) {
+      parts[p].rows.push_back(graph::Mul(losses[p], mask));
+    }
+  }
+  // a batch has at least one step
+  const Output num_steps = graph::ReduceSum(window.mask);
+  const auto batch = static_cast<double>(inputs.z_s.shape()[0]);
+  for (const Part& part : parts) {
+    const Output sum = graph::ReduceSum(graph::Concat(part.rows, 0));
+    const Output weighted = graph::Mul(sum, part.weight / batch);
+    result.loss =
+        result.loss.is_valid() ? graph::Add(result.loss, weighted) : weighted;
+    result.parts.emplace_back(part.name, graph::Div(sum, num_steps));
+  }
+  return result;
+}
+
+}  // namespace replicant::agents::d4pg

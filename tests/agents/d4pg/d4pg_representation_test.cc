@@ -1,0 +1,204 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "agents/d4pg/representation.h"
+#include "agents/d4pg/update.h"
+#include "engine/graph/gradients.h"
+#include "engine/nn/single_replica.h"
+#include "tests/agents/learning_specs.h"
+#include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
+
+namespace replicant::agents::d4pg {
+namespace {
+
+using testing::GraphRunner;
+using testing::MessageOf;
+using testing::ToDoubles;
+using testing::Values;
+using V = std::vector<double>;
+
+constexpr int64_t kBatch = 4;
+constexpr int64_t kHorizon = 2;
+constexpr Support kSupport = {.v_min = 0.0, .v_max = 10.0, .num_atoms = 11};
+constexpr CallSite kSite{"learner.cc", 5};
+
+const LearningSpec kSpec = [] {
+  LearningSpec spec = testing::LearningSpecOf(Shape({3}), 2);
+  spec.dtype = DType::kF64;
+  spec.window = kHorizon;
+  return spec;
+}();
+
+D4pgConfig SmallConfig() {
+  D4pgConfig config;
+  config.networks = {.embedding_size = 5,
+                     .embedding_activation = EmbeddingActivation::kElu,
+                     .has_shared_embedding = true,
+                     .policy_hidden_sizes = {8, 6},
+                     .critic_hidden_sizes = {8, 6}};
+  config.representation = {.horizon = kHorizon,
+                           .action_embedding_size = 4,
+                           .hidden_sizes = {7},
+                           .state_action_size = 6,
+                           .contrast_weight = 0.5};
+  config.encoder_optimizer.learning_rate = 1e-2;
+  return config;
+}
+
+// A batch of the runner's inputs. The last window has one step.
+TransitionBatch FixedBatch(GraphRunner& runner) {
+  uint64_t seed = 1;
+  const auto uniform = [&](const std::string& name, const Shape& shape,
+                           double low, double high) {
+    return runner.Input(
+        name, testing::RandomUniform(DType::kF64, shape, low, high, seed++));
+  };
+  const auto fixed = [&](const std::string& name, const V& values) {
+    return runner.Input(name,
+                        Values(DType::kF64, Shape({kBatch, kHorizon}), values));
+  };
+  TransitionBatch batch{
+      .observation = uniform("observation", Shape({kBatch, 3}), -1, 1),
+      .action = uniform("action", Shape({kBatch, 2}), -1, 1),
+      .reward = uniform("reward", Shape({kBatch}), 0, 3),
+      .discount = uniform("discount", Shape({kBatch}), 0.5, 0.9),
+      .next_observation = uniform("next", Shape({kBatch, 3}), -1, 1),
+      .importance_weight = uniform("weight", Shape({kBatch}), 0.1, 2)};
+  batch.window = StepWindow{
+      .observation =
+          uniform("window_observation", Shape({kBatch, kHorizon, 3}), -1, 1),
+      .action = uniform("window_action", Shape({kBatch, kHorizon, 2}), -1, 1),
+      .reward = uniform("window_reward", Shape({kBatch, kHorizon}), 0, 1),
+      .discount = fixed("window_discount", {1, 1, 1, 1, 1, 1, 0, 0}),
+      .mask = fixed("mask", {1, 1, 1, 1, 1, 1, 1, 0}),
+      .bootstrap = fixed("bootstrap", {0, 1, 0, 1, 0, 1, 1, 0})};
+  return batch;
+}
+
+Update Build(GraphRunner& runner, const D4pgConfig& config,
+             const TransitionBatch& batch) {
+  nn::SingleReplica replica(runner.graph());
+  return BuildUpdate(replica, config, kSpec, kSupport, batch);
+}
+
+TEST(TwoHotRewardTest, SharesTheWeightByTheDistanceFromTwoAtoms) {
+  GraphRunner runner;
+  const double first = std::expm1(10.0 / 32.0);
+  const double second = std::expm1(20.0 / 32.0);
+  const V rewards = {0.0, first / 4.0, -0.5 * (first + second), 1e9, -1e9};
+  const auto reward =
+      runner.Input("reward", Values(DType::kF64, Shape({5}), rewards));
+  const V rows = runner.Eval(TwoHotReward(reward));
+  ASSERT_EQ(rows.size(), 5U * kNumRewardBins);
+  const std::vector<std::vector<std::pair<size_t, double>>> wanted = {
+      {{32, 1.0}},
+      {{32, 0.75}, {33, 0.25}},
+      {{31, 0.5}, {30, 0.5}},
+      {{64, 1.0}},
+      {{0, 1.0}}};
+  for (size_t row = 0; row < wanted.size(); ++row) {
+    V expected(kNumRewardBins, 0.0);
+    for (const auto& [bin, weight] : wanted[row]) expected[bin] = weight;
+    for (size_t bin = 0; bin < expected.size(); ++bin) {
+      // the sizes of the last atoms are 2e4: 2e4 * 2^-53 of them is rounding
+      EXPECT_NEAR(rows[row * kNumRewardBins + bin], expected[bin], 1e-9)
+          << row << " " << bin;
+    }
+  }
+}
+
+// Only the model trains the encoder.
+TEST(RepresentationTest, GradientsStopWhereTheyShould) {
+  GraphRunner runner;
+  Graph& graph = runner.graph();
+  const Update update = Build(runner, SmallConfig(), FixedBatch(runner));
+  const auto depends = [&](Output loss, const std::string& name) {
+    for (const graph::Node& node : graph.nodes()) {
+      if (node.op != &graph::VariableOp() || node.name != name) continue;
+      const std::string message = MessageOf<InvalidArgument>([&] {
+        graph::Gradients(loss, {Output{&graph, node.id}}, kSite);
+      });
+      if (message == "no exception") return true;
+    }
+    return false;
+  };
+  const std::string encoder = "encoder/trunk/0/weight";
+  const std::string joint = "representation/joint/0/weight";
+  const std::string critic = "critic/head/0/weight";
+  const std::string policy = "policy/head/0/weight";
+  EXPECT_FALSE(depends(update.critic_loss, encoder));
+  EXPECT_FALSE(depends(update.critic_loss, joint));
+  EXPECT_TRUE(depends(update.critic_loss, critic));
+  EXPECT_FALSE(depends(update.policy_loss, encoder));
+  EXPECT_TRUE(depends(update.policy_loss, policy));
+  const auto names = [&](const nn::TrainedVariables& trained) {
+    std::vector<std::string> all;
+    for (const VariableId v : trained.variables) {
+      const std::string& name = graph.variable(v).name;
+      all.push_back(name.substr(0, name.find('/')));
+    }
+    return std::set<std::string>(all.begin(), all.end());
+  };
+  EXPECT_EQ(names(update.representation),
+            (std::set<std::string>{"encoder", "representation"}));
+  EXPECT_EQ(names(update.critic), std::set<std::string>{"critic"});
+  EXPECT_EQ(names(update.policy), std::set<std::string>{"policy"});
+}
+
+TEST(RepresentationTest, LearnsToPredictAFixedBatch) {
+  GraphRunner runner;
+  const Update update = Build(runner, SmallConfig(), FixedBatch(runner));
+  std::vector<Output> outputs;
+  for (const auto& [name, loss] : update.representation_losses) {
+    outputs.push_back(loss);
+  }
+  for (const auto& [name, value] : update.diagnostics) {
+    if (name == "embedding_rank") outputs.push_back(value);
+  }
+  ASSERT_EQ(outputs.size(), 5U);
+  const auto plan =
+      runner.Compile({.outputs = outputs, .updates = update.updates});
+  plan->Run();
+  V first;
+  for (int i = 0; i < 4; ++i) first.push_back(ToDoubles(plan->output(i))[0]);
+  for (int i = 0; i < 100; ++i) plan->Run();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_LT(ToDoubles(plan->output(i))[0],
+              0.8 * first[static_cast<size_t>(i)])
+        << update.representation_losses[static_cast<size_t>(i)].first;
+  }
+  const double rank = ToDoubles(plan->output(4))[0];
+  EXPECT_GT(rank, 1.0);
+  EXPECT_LE(rank, kBatch - 1);
+}
+
+// What lies behind the end of a window counts for nothing, not even as a
+// negative of the contrast.
+TEST(RepresentationTest, StepsBehindTheEndCountForNothing) {
+  const auto losses = [](double behind) {
+    GraphRunner runner;
+    TransitionBatch batch = FixedBatch(runner);
+    HostTensor observations = testing::RandomUniform(
+        DType::kF64, Shape({kBatch, kHorizon, 3}), -1, 1, /*seed=*/77);
+    const std::span values = observations.MutableSpan<double>();
+    std::ranges::fill(values.last(3), behind);
+    batch.window->observation =
+        runner.Input("changed", std::move(observations));
+    const Update update = Build(runner, SmallConfig(), batch);
+    V all;
+    for (const auto& [name, loss] : update.representation_losses) {
+      all.push_back(runner.Eval(loss)[0]);
+    }
+    return all;
+  };
+  EXPECT_EQ(losses(0.0), losses(0.9));
+}
+
+}  // namespace
+}  // namespace replicant::agents::d4pg
