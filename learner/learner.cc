@@ -232,6 +232,9 @@ void Learner::Report(Clock::TimePoint now) {
   add("wait_share", progress.wait_share);
   add("frames", static_cast<double>(progress.frames));
   if (progress.epochs) add("epochs", *progress.epochs);
+  if (const auto ratio = workload_.ReplayRatio(step_)) {
+    add("replay_ratio", *ratio);
+  }
   // without a step since the last report the scalars are old, or not computed
   if (step_ > reported_step_) {
     for (const ScalarSum& sum : sums_) {

@@ -84,6 +84,12 @@ class Workload {
   // environments.
   virtual int64_t NumFrames() const { return 0; }
 
+  // Training steps for each agent step so far, after `num_steps` of them;
+  // nothing without agents.
+  virtual std::optional<double> ReplayRatio(int64_t /*num_steps*/) const {
+    return std::nullopt;
+  }
+
   // Passes over the data so far; nothing for endless data.
   virtual std::optional<double> NumEpochs() const { return std::nullopt; }
 

@@ -71,6 +71,9 @@ class SumWorkload : public Workload {
       const override {
     return {{"loss", losses_}};
   }
+  std::optional<double> ReplayRatio(int64_t num_steps) const override {
+    return 0.25 * static_cast<double>(num_steps);
+  }
   int64_t NumFrames() const override {
     return 4 * static_cast<int64_t>(random_.position());
   }
@@ -284,6 +287,7 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
   const std::string lines = ReadFile(folder_.path() / "learner.jsonl");
   EXPECT_THAT(lines, HasSubstr("\"loss\":0.5"));
   EXPECT_THAT(lines, HasSubstr("\"frames\":48"));
+  EXPECT_THAT(lines, HasSubstr("\"replay_ratio\":3"));
   // the mean of the steps since the line before: 1 to 4, then 5 to 9
   EXPECT_THAT(lines, HasSubstr("\"sum\":2.5"));
   EXPECT_THAT(lines, HasSubstr("\"sum\":7.0}"));

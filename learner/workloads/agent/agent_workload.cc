@@ -99,6 +99,12 @@ NextResult AgentWorkload::RunStep(Clock::TimePoint deadline) {
   }
 }
 
+std::optional<double> AgentWorkload::ReplayRatio(int64_t num_steps) const {
+  // a process that draws nothing does not count them
+  if (num_agent_steps_ == 0) return std::nullopt;
+  return static_cast<double>(num_steps) / static_cast<double>(num_agent_steps_);
+}
+
 std::map<std::string, std::string> AgentWorkload::State() const {
   return {{agents::kAgentStepsKey, std::to_string(num_agent_steps_)}};
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -61,6 +62,7 @@ class AgentWorkload : public Workload {
   int64_t NumFrames() const override {
     return num_agent_steps_ * spec_.task.action_repeat;
   }
+  std::optional<double> ReplayRatio(int64_t num_steps) const override;
   // The agent steps: everything else that is random is keyed by a variable.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;

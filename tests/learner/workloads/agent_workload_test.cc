@@ -196,8 +196,10 @@ TEST(AgentWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
   options.spec.task.action_repeat = 4;
   AgentWorkload workload = MakeWorkload(options, &bandit);
   EXPECT_EQ(workload.NumFrames(), 0);
+  EXPECT_EQ(workload.ReplayRatio(1), std::nullopt);
   ASSERT_EQ(workload.Step({}), NextResult::kOk);
   EXPECT_EQ(workload.NumFrames(), 2000);
+  EXPECT_EQ(workload.ReplayRatio(250), 0.5);
   EXPECT_EQ(workload.PublishedMetadata().at(agents::kAgentStepsKey), "500");
   // a replay that was restored counts what it lost later
   bandit.total_steps = 300;
