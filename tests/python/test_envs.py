@@ -233,6 +233,30 @@ def test_a_reset_by_mask_keeps_what_was_received():
     np.testing.assert_array_equal(after[1:], [rows[1], rows[2]])
 
 
+@pytest.mark.parametrize("call, message", [
+    # a mask in place of numbers, and numbers in place of a mask
+    (lambda e: e.send(np.zeros((2, 1)), [True, False]), "env_ids: got .*bool, want int32"),
+    (lambda e: e.send(np.zeros((2, 1)), [0.7, 1.2]), "env_ids: got .*float64, want int32"),
+    (lambda e: e.send(np.zeros((2, 1)), [2**32, 1]), "env_ids: got .*int64, want int32"),
+    (lambda e: e.reset(options={"reset_mask": [0, 1]}), "reset_mask: got .*int64, want bool"),
+    (lambda e: e.step(np.zeros((2, 1), complex)), "actions: got .*complex128, want float64"),
+    (lambda e: e.step([["1"], ["0"]]), "actions: got .*<U1, want float64"),
+    (lambda e: e.reset(seed=1.5), "seed: got 1.5, want a whole number"),
+    (lambda e: e.reset(seed="12"), "seed: got '12', want a whole number"),
+])
+def test_arrays_of_another_kind_are_refused(call, message):
+    env = envs.make_vec("cartpole-swingup", 2)
+    env.reset(seed=np.int64(1))
+    with pytest.raises(errors.InvalidArgument, match=f"(?s){message}"):
+        call(env)
+    # nothing has moved
+    again = envs.make_vec("cartpole-swingup", 2, seed=[1, 1])
+    again.reset()
+    for dtype in (np.float32, int):
+        np.testing.assert_array_equal(env.step(np.ones((2, 1), dtype))[0],
+                                      again.step(np.ones((2, 1)))[0])
+
+
 def test_copies_without_a_seed_differ():
     first, second = (envs.make_vec("cartpole-balance").reset()[0] for _ in range(2))
     assert not np.array_equal(first, second)

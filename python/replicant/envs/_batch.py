@@ -1,7 +1,10 @@
 """The environments behind every face."""
 
+import operator
 import os
 import secrets
+
+import numpy as np
 
 from replicant import _envs
 from replicant._libraries import suite_folder
@@ -13,8 +16,23 @@ def seeds_of(seed) -> list[int]:
     """One seed, or one for each environment, as unsigned 64-bit numbers; None: drawn."""
     if seed is None:
         return [secrets.randbits(64)]
-    seeds = [seed] if isinstance(seed, int) or not hasattr(seed, "__iter__") else list(seed)
-    return [int(one) & 0xFFFFFFFFFFFFFFFF for one in seeds]
+    seeds = list(seed) if np.ndim(seed) else [seed]
+    try:
+        return [operator.index(one) & 0xFFFFFFFFFFFFFFFF for one in seeds]
+    except TypeError:
+        raise InvalidArgument(f"seed: got {seed!r:.80}, want a whole number, or one for each "
+                              "environment") from None
+
+
+def array_of(values, kinds: str, dtype, name: str) -> np.ndarray:
+    """The values as an array of `dtype`. InvalidArgument unless they are of one of NumPy's kinds,
+    such as "iu", and stay the same."""
+    given = np.asarray(values)
+    is_kind = given.dtype.kind in kinds or given.size == 0
+    array = given.astype(dtype if is_kind else given.dtype, copy=False)
+    if not is_kind or ("f" not in kinds and not np.array_equal(array, given)):
+        raise InvalidArgument(f"{name}: got {given!r:.80} of {given.dtype}, want {np.dtype(dtype)}")
+    return array
 
 
 def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, action_repeat,

@@ -5,7 +5,7 @@ import numpy as np
 from dm_env import specs
 
 from replicant._closed import Closed, NoCopy
-from replicant.envs._batch import make_batch
+from replicant.envs._batch import array_of, make_batch
 from replicant.envs._task import Task
 
 
@@ -47,7 +47,7 @@ class DmVectorEnvironment(NoCopy):
 
     def step(self, action) -> dm_env.TimeStep:
         """Makes a step in every environment; `action` is [num_envs, A]."""
-        return self._time_step(*self._core.dm_step(np.asarray(action, dtype=np.float64)))
+        return self._time_step(*self._core.dm_step(array_of(action, "biuf", np.float64, "action")))
 
     def observation_spec(self):
         """Of one environment."""
@@ -95,7 +95,7 @@ class DmEnvironment(NoCopy, dm_env.Environment):
         return self._first(self._vector.reset())
 
     def step(self, action) -> dm_env.TimeStep:
-        return self._first(self._vector.step(np.asarray(action, dtype=np.float64)[None]))
+        return self._first(self._vector.step(array_of(action, "biuf", np.float64, "action")[None]))
 
     def observation_spec(self):
         return self._vector.observation_spec()

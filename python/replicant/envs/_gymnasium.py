@@ -10,7 +10,7 @@ from gymnasium.vector.utils import batch_space
 
 from replicant import _envs
 from replicant._closed import Closed, NoCopy
-from replicant.envs._batch import make_batch, seeds_of
+from replicant.envs._batch import array_of, make_batch, seeds_of
 from replicant.envs._task import Task
 
 # dm_control's bound of an unbounded actuator
@@ -97,21 +97,23 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
                 raise ValueError("reset: seed and options['reset_mask'] given; a seed makes all "
                                  "environments anew, so give one of them")
             self._core.seed(seeds_of(seed))
-        return self._core.reset(None if mask is None else np.asarray(mask, dtype=bool)), {}
+        return self._core.reset(
+            None if mask is None else array_of(mask, "b", bool, "reset_mask")), {}
 
     def step(self, actions):
         """Makes a step in every environment; `actions` is [num_envs, A].
 
         The returned arrays stay valid as long as they are referred to; see replicant.envs.
         """
-        return self._core.step(np.asarray(actions, dtype=np.float64))
+        return self._core.step(array_of(actions, "biuf", np.float64, "actions"))
 
     def send(self, actions, env_ids) -> None:
         """Starts a step in the environments `env_ids` and returns at once.
 
         actions  [len(env_ids), A], in the order of env_ids
         """
-        self._core.send(np.asarray(actions, dtype=np.float64), np.asarray(env_ids, dtype=np.int32))
+        self._core.send(array_of(actions, "biuf", np.float64, "actions"),
+                        array_of(env_ids, "iu", np.int32, "env_ids"))
 
     def recv(self, count: int | None = None):
         """Waits until `count` of the sent environments are done; None: all that were sent.
@@ -170,7 +172,7 @@ class Env(NoCopy, gymnasium.Env):
         return self._first(observation), info
 
     def step(self, action):
-        action = np.asarray(action, dtype=np.float64)
+        action = array_of(action, "biuf", np.float64, "action")
         observation, reward, terminated, truncated, info = self._vector._core.step(action[None])
         return (self._first(observation), float(reward[0]), bool(terminated[0]),
                 bool(truncated[0]), info)
