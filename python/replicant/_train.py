@@ -190,10 +190,17 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
     """
     path = pathlib.Path(folder).resolve()
     file, settings = _recipes.find(config)
-    settings = {**settings, **(overrides or {}), "run.dir": str(path)}
+    # what an argument says; last, as a dictionary {"task": {...}} may hold it too
+    fixed = {"run.dir": str(path)}
     name = None
     if make_env is not None:
         name = _make_env.name_of(make_env)
-        settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False,
-                    **settings}
+        fixed["task.name"] = _make_env.TASK
+        settings = {**settings, "evaluation.video.enabled": False}
+    for key in fixed.keys() & (overrides or {}).keys():
+        argument = "folder" if key == "run.dir" else "make_env"
+        raise ConfigError(f"{key}: got {overrides[key]!r:.100}; leave it out, the argument "
+                          f"{argument} says it")
+    settings = {key: value for key, value in settings.items() if key not in fixed}
+    settings |= {**(overrides or {}), **fixed}
     return _start(["--config", str(file)], path, settings, name)

@@ -138,6 +138,21 @@ def test_what_is_no_value_is_an_error_with_its_key(tmp_path):
             run.wait(timeout=120)
 
 
+def test_an_argument_is_not_overridden(tmp_path, monkeypatch):
+    monkeypatch.setattr(_train, "_start", lambda command, folder, settings, name: settings)
+    make = f"{ROOT}/examples/python/own_environment.py:Pole"
+    # neither by the task that names the recipe nor by a section
+    for config in (CONFIG, "finger-spin"):
+        settings = list(replicant.train(config, {"task": {"name": "cheetah-run"}}, make_env=make,
+                                        folder=tmp_path).items())
+        assert settings[-2:] == [("run.dir", str(tmp_path)), ("task.name", "python-environment")]
+    with pytest.raises(errors.ConfigError, match="task.name: got 'cheetah-run'; leave it out, the "
+                       "argument make_env says it"):
+        replicant.train(CONFIG, {"task.name": "cheetah-run"}, make_env=make, folder=tmp_path)
+    with pytest.raises(errors.ConfigError, match="run.dir: got 'x'; leave it out, .* folder says it"):
+        replicant.train(CONFIG, {"run.dir": "x"}, folder=tmp_path)
+
+
 @pytest.mark.parametrize("text", TRICKY)
 def test_text_reaches_the_fleet_as_it_is(tmp_path, text):
     found = line_of(resolved(tmp_path, {"run.key_file": text}), "key_file")
