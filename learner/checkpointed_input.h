@@ -30,6 +30,8 @@ class CheckpointedInput {
   // cannot.
   virtual void StartSaving(uint64_t /*id*/,
                            const std::filesystem::path& /*folder*/) {}
+  // Restores the parts that StartSaving() put into `folder`.
+  virtual void Restore(const std::filesystem::path& /*folder*/) {}
   // Returns the state of the save that StartSaving() began. Throws Error with
   // the reason if it failed.
   virtual replay::CheckpointState PollSaved() {

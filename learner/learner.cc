@@ -69,6 +69,9 @@ Learner::Learner(const LearnerConfig& config,
   if (const auto info = checkpoints_.LoadNewest(workload_.variables())) {
     workload_.Restore(info->metadata);
     step_ = info->step;
+    if (CheckpointedInput* const input = workload_.input()) {
+      input->Restore(checkpoints_.PathOf(step_));
+    }
     seconds_before_ = checkpoints_.ReadManifest(step_).seconds;
     spdlog::info("continues from the checkpoint of step {}", step_);
   } else {

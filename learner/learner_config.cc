@@ -22,6 +22,16 @@ LimitsConfig LimitsConfig::Read(config::Reader& reader) {
   return c;
 }
 
+BatchSharesConfig BatchSharesConfig::Read(config::Reader& reader) {
+  BatchSharesConfig c;
+  reader.Field(
+      "prior", &c.prior, {0.0, 1.0},
+      "share of the rows that come from replay.prior, rounded to whole "
+      "rows and at least one; the others are acted. 1: all, and "
+      "actors' steps are not learned from");
+  return c;
+}
+
 LearnerConfig LearnerConfig::Read(
     config::Reader& reader, const replicator::StrategyRegistry& strategies) {
   LearnerConfig c;
@@ -42,6 +52,12 @@ LearnerConfig LearnerConfig::Read(
                {1, int64_t{1} << 40},
                "length of the importance exponent's schedule, in agent steps "
                "of all actors");
+  reader.Section("batch_shares", &c.batch_shares,
+                 "the rows of a batch by their table; of runs with "
+                 "replay.prior.folder");
+  reader.Field("offline_updates", &c.offline_updates, {0, int64_t{1} << 40},
+               "first training steps, on replay.prior alone; the actors "
+               "meanwhile act until the rate limiter stops them");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32},

@@ -20,11 +20,20 @@ struct LimitsConfig {
   static LimitsConfig Read(config::Reader& reader);
 };
 
+// The shares of the tables in a batch.
+struct BatchSharesConfig {
+  double prior = 0.5;  // of replay.prior; the rest is acted
+
+  static BatchSharesConfig Read(config::Reader& reader);
+};
+
 // Section `learner`: the loop around a workload.
 struct LearnerConfig {
   std::string workload = "d4pg";
   int64_t batch_size = 256;               // of one step
   replay::ImportanceSchedule importance;  // of an agent's samples
+  BatchSharesConfig batch_shares;
+  int64_t offline_updates = 0;  // first steps, on prior data alone
   graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;

@@ -11,6 +11,10 @@
 
 #include "base/error.h"
 #include "learner/data/check_images.h"
+#include "programs/run/make_workload.h"
+#include "programs/run/mix_prior.h"
+#include "programs/run/step_shape.h"
+#include "replay/prior/prior_replay.h"
 
 namespace replicant::programs {
 namespace {
@@ -209,6 +213,35 @@ class Checker {
   DataReport report_;
 };
 
+// Reads all prior data of a run.
+DataReport CheckPriorOf(const Invocation& invocation) {
+  const RunConfig& config = invocation.config();
+  const agents::TaskSpec task = TaskOf(invocation);
+  const std::string& folder = config.replay.prior_folder;
+  DataReport report{.text = fmt::format("replay.prior.folder: {}\n", folder)};
+  try {
+    CheckPrior(config, task);
+    const replay::PriorSummary summary =
+        replay::SummarizePrior(folder, StepShapeOf(task));
+    report.text += fmt::format(
+        "  steps: {}; whole episodes: {}, of which terminated: {}\n"
+        "  rewards of a step from {:.6g} to {:.6g}, {:.6g} in the mean\n",
+        summary.num_steps, summary.num_episodes, summary.num_terminated,
+        summary.least_reward, summary.largest_reward, summary.mean_reward);
+    if (task.has_unit_rewards &&
+        (summary.least_reward < 0.0F ||
+         static_cast<double>(summary.largest_reward) > task.largest_reward)) {
+      report.problems.push_back(fmt::format(
+          "{}: rewards outside [0, {:.6g}], which the task's are in; import "
+          "with reward_scale, or reward_of_repeat of the task",
+          folder, task.largest_reward));
+    }
+  } catch (const Error& error) {
+    report.problems.emplace_back(error.what());
+  }
+  return report;
+}
+
 int Print(const Invocation& invocation, const std::string& max_images) {
   constexpr config::Range<int64_t> kRange{0, 1'000'000'000};
   const DataReport report =
@@ -229,10 +262,11 @@ int Print(const Invocation& invocation, const std::string& max_images) {
 
 DataReport CheckData(const Invocation& invocation, int64_t max_images) {
   const RunConfig& config = invocation.config();
+  if (config.has_actors() && HasPrior(config)) return CheckPriorOf(invocation);
   if (config.has_actors()) {
     throw ConfigError(
         fmt::format("learner.workload: {} learns from actors, not from images; "
-                    "allowed: a workload with images",
+                    "allowed: a workload with images, or replay.prior.folder",
                     config.learner.workload));
   }
   if (!config.ImagesOf(invocation.registry).open) {
@@ -244,21 +278,23 @@ DataReport CheckData(const Invocation& invocation, int64_t max_images) {
 
 Program CheckDataProgram() {
   const auto images = std::make_shared<std::string>(kImages);
-  return {.name = "check-data",
-          .about =
-              "Tries the images of a configuration and prints what to mend: "
-              "check-data CONFIG. Ends with 1 if there is anything.",
-          .add_options =
-              [images](config::CommandLine& command_line) {
-                command_line.AddConfigArgument();
-                command_line.AddOption("--images", images.get(),
-                                       "images of each set to read, evenly "
-                                       "spread; 0 for all");
-              },
-          .run =
-              [images](const Invocation& invocation) {
-                return Print(invocation, *images);
-              }};
+  return {
+      .name = "check-data",
+      .about =
+          "Tries the images, or the prior data, of a configuration and prints "
+          "what to mend: "
+          "check-data CONFIG. Ends with 1 if there is anything.",
+      .add_options =
+          [images](config::CommandLine& command_line) {
+            command_line.AddConfigArgument();
+            command_line.AddOption("--images", images.get(),
+                                   "images of each set to read, evenly "
+                                   "spread; 0 for all");
+          },
+      .run =
+          [images](const Invocation& invocation) {
+            return Print(invocation, *images);
+          }};
 }
 
 }  // namespace replicant::programs

@@ -28,6 +28,7 @@
 #include "programs/run/find_checkpoint.h"
 #include "programs/run/launcher_place.h"
 #include "programs/run/make_workload.h"
+#include "programs/run/mix_prior.h"
 #include "programs/run/step_shape.h"
 #include "programs/run/stop_order.h"
 #include "replay/client/batch_reader.h"
@@ -72,7 +73,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.shape = StepShapeOf(task);
   reader.table = config.sampled_table().name;
   reader.window = config.sampled_table().n_step.window;
-  reader.batch_size = config.learner.batch_size;
+  reader.batch_size = ActedRows(config);
   reader.importance = config.learner.importance;
   reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
   // each decode thread has a batch, and the step one
@@ -170,11 +171,17 @@ int Run(const Invocation& invocation) {
   LearnerReport report(heartbeat_options, config, &disk);
   fleet::HeartbeatSender& heartbeat = report.heartbeat();
   std::optional<replay::BatchReader> transitions;
+  std::unique_ptr<replay::MixedSource> mixed;
   if (config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
+    mixed = MixPrior(config, TaskOf(invocation), &*transitions);
   }
-  const std::unique_ptr<Workload> workload = MakeWorkload(
-      invocation, std::move(replicator), transitions ? &*transitions : nullptr);
+  replay::BatchSource* const source =
+      mixed         ? mixed.get()
+      : transitions ? static_cast<replay::BatchSource*>(&*transitions)
+                    : nullptr;
+  const std::unique_ptr<Workload> workload =
+      MakeWorkload(invocation, std::move(replicator), source);
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
       {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },

@@ -31,6 +31,7 @@
 #include "programs/run/check_resume.h"
 #include "programs/run/check_run.h"
 #include "programs/run/learning_curve.h"
+#include "programs/run/mix_prior.h"
 #include "programs/run/run_model.h"
 #include "programs/run/step_shape.h"
 #include "replay/checkpoint/checkpointer.h"
@@ -45,7 +46,7 @@ replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
   replay::LocalReplayOptions options{.shard = config.replay.MakeShardConfig(),
                                      .group_steps = config.actors.group_steps,
                                      .codec = config.actors.codec,
-                                     .batch_size = config.learner.batch_size,
+                                     .batch_size = ActedRows(config),
                                      .importance = config.learner.importance};
   options.shard.shape = StepShapeOf(task);
   options.shard.has_float_rows = true;
@@ -127,6 +128,10 @@ class LockstepTraining {
   void Run();
 
  private:
+  replay::BatchSource* batches() {
+    if (mixed_) return mixed_.get();
+    return &source_;
+  }
   std::vector<replay::StepSink*> Sinks();
   int64_t num_frames() const {
     return actor_.num_steps() * task_.action_repeat;
@@ -151,6 +156,7 @@ class LockstepTraining {
   // draws from the replay
   actors::PolicyRunner policy_;
   LockstepSource source_;
+  const std::unique_ptr<replay::MixedSource> mixed_;  // null: no prior data
   const std::unique_ptr<learner::Workload> workload_;
 
   // writes to the replay
@@ -182,13 +188,14 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                .num_environments = environments_.size(),
                .seed = seed_}),
       source_(&replay_, checkpointer_.get(), &policy_),
+      mixed_(MixPrior(config, task_, &source_)),
       workload_(config.workload->make(config.section(),
                                       {.learner = config.learner,
                                        .seed = seed_,
                                        .replicator = replicator::MakeReplicator(
                                            config.learner.replication, seed_),
                                        .spec = config.SpecOf(task_),
-                                       .source = &source_})),
+                                       .source = batches()})),
       actor_(task_, &environments_, &policy_, Sinks(),
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),

@@ -16,6 +16,7 @@
 #include "engine/kernels/backend.h"
 #include "env/camera.h"
 #include "fleet/metrics_page.h"
+#include "programs/run/mix_prior.h"
 #include "replicator/pjrt/pjrt_replicator.h"
 #include "replicator/replicator.h"
 
@@ -85,6 +86,7 @@ agents::TaskSpec CheckRun(const RunConfig& config,
       throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
     }
   }
+  CheckPrior(config, task);
   config.MakeAgent()->Check(config.SpecOf(task));
   if (config.learner.parameter_bind.empty()) {
     throw ConfigError(

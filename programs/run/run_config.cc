@@ -90,6 +90,12 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  fmt::format("'{}' is not allowed; allowed: {}",
                              c.learner.workload, registry.workloads.Names()));
   }
+  if (c.learner.offline_updates > 0 && c.replay.prior_folder.empty()) {
+    reader.Error("learner.offline_updates",
+                 fmt::format("{} steps on prior data, but there is no "
+                             "replay.prior.folder",
+                             c.learner.offline_updates));
+  }
   if (c.images.source != kSynthetic &&
       !registry.images.contains(c.images.source)) {
     std::string names = kSynthetic;
@@ -135,8 +141,9 @@ agents::LearningSpec RunConfig::SpecOf(
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
-  for (const char* const key : {"task.mjcf", "task.suite_folder",
-                                "images.train", "images.evaluation"}) {
+  for (const char* const key :
+       {"task.mjcf", "task.suite_folder", "replay.prior.folder", "images.train",
+        "images.evaluation"}) {
     config::MakeAbsolute(document, key);
   }
   for (const auto& workload : registry.workloads.workloads()) {

@@ -41,6 +41,8 @@ struct Batch {
   std::vector<int64_t> times_sampled;
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
+  // instead of an index: prior data, which the reader's process holds
+  static constexpr int32_t kPriorShard = -1;
   // The BatchReader that drew the batch and its table, for UpdatePriorities();
   // 0 and "": none. [services] how often each was restarted before the draws.
   uint64_t reader_id = 0;

@@ -48,6 +48,9 @@ class BatchSource {
   // disk.
   virtual void StartCheckpoint(uint64_t id,
                                const std::filesystem::path& folder) = 0;
+  // Restores the parts that StartCheckpoint() wrote to `folder`, unless their
+  // owner restores them itself.
+  virtual void RestoreParts(const std::filesystem::path& /*folder*/) {}
   // Returns the state of the checkpoint started last. Throws CommError with the
   // reason if it cannot be saved, or not in time.
   virtual CheckpointState PollCheckpoint() = 0;

@@ -111,6 +111,17 @@ void CheckShards(config::Reader& reader, const ReplayConfig& c) {
   }
 }
 
+void ReadPrior(config::Reader& parent, std::string* folder) {
+  config::Reader reader = parent.Section(
+      "prior",
+      "steps of before the run, which fill a share of each batch "
+      "(learner.batch_shares); the learner holds them in memory, with the "
+      "sampler, n_step, discount and window of the run's table");
+  reader.Field("folder", folder,
+               "folder that replicant data import has made, or the replay of "
+               "another run; empty for none");
+}
+
 // Reads the sections, and reports for each table why it cannot work.
 void ReadTables(config::Reader& reader, ReplayConfig* c) {
   reader.Sections("tables", &c->tables, {0, kMaxTables},
@@ -280,6 +291,7 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
       "allowed_clients_file", &c.allowed_clients_file,
       "file with the public key of one client per line; needed with key_file");
   ReadTables(reader, &c);
+  ReadPrior(reader, &c.prior_folder);
   CheckShards(reader, c);
   if (c.shards == 1) c.bind = ShardBind(c.bind, 0);
   CheckPairs(reader, c);

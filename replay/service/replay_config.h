@@ -35,6 +35,9 @@ struct ReplayConfig {
   StepShape shape;
   bool has_float_rows = false;
   std::map<std::string, TableSection> tables;  // none: one called "default"
+  // Folder of the prior data that the learner of a run holds; empty: none. The
+  // service does not read it.
+  std::string prior_folder;
   RateLimiterLimits limits;
   int64_t max_bytes = int64_t{1} << 33;
   DiskTierConfig disk;

@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "learner/data/files/encode_png.h"
 #include "programs/check_data/check_data_program.h"
+#include "replay/checkpoint/checkpointer.h"
+#include "replay/format/chunk_format.h"
+#include "replay/table/shard.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -162,7 +166,46 @@ TEST_F(CheckDataTest, ConfigurationsWithoutImageFilesSayWhy) {
   EXPECT_EQ(
       MessageOf<ConfigError>([&] { Check({"learner.workload=d4pg"}); }),
       "learner.workload: d4pg learns from actors, not from images; allowed: a "
-      "workload with images");
+      "workload with images, or replay.prior.folder");
+}
+
+TEST_F(CheckDataTest, PriorDataIsReadAndComparedWithTheTask) {
+  const replay::StepShape shape{.observation_bytes = 20, .action_bytes = 4};
+  const fs::path folder = Path("prior");
+  {
+    replay::Shard shard({.shape = shape, .tables = {{}}}, &Clock::Real());
+    replay::Checkpointer checkpointer({.folder = folder}, &shard);
+    const std::vector<std::byte> observation(20), action(4);
+    replay::ChunkBuilder chunk(shape, /*episode=*/1, /*first_step=*/0);
+    chunk.AddStep(observation, action, 0.25F, 1.0F);
+    chunk.AddStep(observation, action, 1.5F, 0.0F);
+    chunk.AddLastObservation(observation);
+    ASSERT_EQ(shard.TryInsert(1, 1, chunk.Finish({})),
+              replay::InsertResult::kInserted);
+    checkpointer.Save();
+  }
+  const std::vector<std::string> run = {
+      "learner.workload=d4pg", "task.name=cartpole-swingup",
+      "replay.prior.folder=" + folder.string()};
+  const DataReport report = Check(run);
+  EXPECT_EQ(report.text,
+            "replay.prior.folder: " + folder.string() +
+                "\n  steps: 2; whole episodes: 1, of which terminated: 1\n"
+                "  rewards of a step from 0.25 to 1.5, 0.875 in the mean\n");
+  EXPECT_THAT(report.problems,
+              ElementsAre(folder.string() +
+                          ": rewards outside [0, 1], which the task's are in; "
+                          "import with reward_scale, or reward_of_repeat of "
+                          "the task"));
+  std::vector<std::string> other = run;
+  other[1] = "task.name=pendulum-swingup";
+  EXPECT_THAT(
+      Check(other).problems,
+      ElementsAre("replay.prior.folder: " + folder.string() +
+                  ": its steps have 5 numbers beside the pixels, 1 of the "
+                  "action, 0 bytes of a frame; the run's have 3 numbers beside "
+                  "the pixels, 1 of the action, 0 bytes of a frame; hint: the "
+                  "mapping of replicant data import"));
 }
 
 }  // namespace

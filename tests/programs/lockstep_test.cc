@@ -181,6 +181,49 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
   }
 }
 
+// Prior data is the replay of another run: offline first, then half of each
+// batch. The parts end in the offline steps and after them.
+TEST_F(LockstepTest, ARunWithPriorDataIsResumedToTheBit) {
+  ASSERT_TRUE(RunShort("earlier", {"run.seed=9"}).status.ok());
+  const auto run = [&](const std::string& folder, int steps) {
+    return RunShort(
+        folder,
+        {"replay.prior.folder=" + (folder_.path() / "earlier/replay").string(),
+         "learner.batch_shares.prior=0.25", "learner.offline_updates=15",
+         "learner.importance_exponent=0.4", "learner.log_interval_s=0.01",
+         "learner.limits.max_steps=" + std::to_string(steps)});
+  };
+  for (const auto& [folder, steps] :
+       {std::pair("whole", 30), std::pair("parts", 7), std::pair("parts", 15),
+        std::pair("parts", 22), std::pair("parts", 30)}) {
+    const CommandResult result = run(folder, steps);
+    ASSERT_TRUE(result.status.ok()) << result.output;
+  }
+  for (const char* file :
+       {"variables.safetensors", "checkpoint.json", "lockstep.safetensors"}) {
+    const auto path =
+        std::filesystem::path("checkpoints/step-000000000030") / file;
+    EXPECT_TRUE(ReadFile(folder_.path() / "whole" / path) ==
+                ReadFile(folder_.path() / "parts" / path))
+        << file;
+  }
+  EXPECT_FALSE(Variables("whole") == Variables("earlier"));
+  // nobody acts in the offline steps
+  const std::string lines = ReadFile(folder_.path() / "parts/learner.jsonl");
+  EXPECT_THAT(lines, HasSubstr("\"frames\":0"));
+}
+
+TEST_F(LockstepTest, PriorDataOfAnotherTaskIsRefused) {
+  ASSERT_TRUE(RunShort("earlier", {"task.name=pendulum-swingup"}).status.ok());
+  const std::string folder = (folder_.path() / "earlier/replay").string();
+  const CommandResult result = RunShort("a", {"replay.prior.folder=" + folder});
+  EXPECT_FALSE(result.status.ok());
+  EXPECT_THAT(result.output,
+              HasSubstr("replay.prior.folder: " + folder +
+                        ": its steps have 3 numbers beside the pixels, 1 of "
+                        "the action, 0 bytes of a frame; the run's have 5"));
+}
+
 // The run continues from its own copy of the model, any number of times.
 TEST_F(LockstepTest, ARunWithItsOwnModelIsResumedByItsOwnFile) {
   const auto run = folder_.path() / "a";

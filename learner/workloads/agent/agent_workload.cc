@@ -181,14 +181,17 @@ void AgentWorkload::Inspect(const TransitionPipeline& pipeline) {
 
 double AgentWorkload::MeanAge() const {
   double sum = 0.0;
+  size_t count = 0;
   for (size_t i = 0; i < batch().keys.size(); ++i) {
+    if (ShardOf(batch(), i) == replay::Batch::kPriorShard) continue;
+    ++count;
     const Youngest& youngest = youngest_.at(ShardOf(batch(), i));
     const uint32_t slot = batch().keys[i].slot;
     // a slot behind the youngest one's was filled in the round before
     const uint32_t round = slot > youngest.slot ? youngest.num_slots : 0;
     sum += youngest.slot + round - slot;
   }
-  return sum / static_cast<double>(std::max<size_t>(1, batch().keys.size()));
+  return sum / static_cast<double>(std::max<size_t>(1, count));
 }
 
 }  // namespace replicant::learner

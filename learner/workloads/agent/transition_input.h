@@ -44,6 +44,9 @@ class TransitionInput : public CheckpointedInput {
   void StartSaving(uint64_t id, const std::filesystem::path& folder) override {
     source_->StartCheckpoint(id, folder);
   }
+  void Restore(const std::filesystem::path& folder) override {
+    source_->RestoreParts(folder);
+  }
   replay::CheckpointState PollSaved() override {
     return source_->PollCheckpoint();
   }
