@@ -90,6 +90,20 @@ void Write(const std::filesystem::path& file, const std::string& content) {
   fmt::print("wrote {}\n", file.string());
 }
 
+// Throws ConfigError if `file` exists and is no description of a model, such as
+// the configuration of the run. Descriptions have the same first line.
+void CheckDescribes(const std::filesystem::path& file,
+                    const std::string& description) {
+  const std::string first = description.substr(0, description.find('\n') + 1);
+  if (!std::filesystem::exists(file) || ReadFile(file).starts_with(first)) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "--to: '{}' exists and is not a description of a model, which is written "
+      "beside the model; want another name",
+      file.string()));
+}
+
 // Beside `file`: a.mlir becomes a-generator.mlir for the step of that name.
 std::filesystem::path FileOf(const std::filesystem::path& file,
                              const std::string& step) {
@@ -150,13 +164,13 @@ int ExportModel(const Invocation& invocation,
     Write(file, OnnxOf(invocation, checkpoint, step, *workload));
     return 0;
   }
+  const std::string description = workload->ModelDescription();
+  const auto described = std::filesystem::path(file).replace_extension(".yaml");
+  if (!description.empty()) CheckDescribes(described, description);
   learner::WriteModel(file, workload->ModelVariables(), step,
                       workload->variables());
   fmt::print("wrote {}\n", file.string());
-  const std::string description = workload->ModelDescription();
-  if (!description.empty()) {
-    Write(std::filesystem::path(file).replace_extension(".yaml"), description);
-  }
+  if (!description.empty()) Write(described, description);
   return 0;
 }
 

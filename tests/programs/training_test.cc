@@ -242,6 +242,20 @@ TEST_F(TrainingTest, AModelIsExportedWithoutImagesAndReplicas) {
                         "' lies in the folder of a checkpoint, which is never "
                         "overwritten; want a file in another folder"));
   EXPECT_TRUE(ReadFile(own) == before);
+  // nor is a configuration by the description of a model, which stands beside
+  // it; an older description is
+  AtomicWriteFile(folder_.path() / "own.yaml", "learner: {}\n");
+  EXPECT_THAT(
+      run("export",
+          with(words, {(folder_.path() / "own.safetensors").string()}))
+          .output,
+      HasSubstr("own.yaml' exists and is not a description of a model"));
+  EXPECT_EQ(ReadFile(folder_.path() / "own.yaml"), "learner: {}\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "own.safetensors"));
+  EXPECT_TRUE(
+      run("export",
+          with(words, {(folder_.path() / "model.safetensors").string()}))
+          .status.ok());
   // the training step is for all replicas, with the checkpoint's values
   EXPECT_THAT(ReadFile(folder_.path() / "model.mlir"),
               HasSubstr("mhlo.num_replicas = 2 : i32"));
