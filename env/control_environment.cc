@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -71,6 +72,9 @@ ControlEnvironment::ControlEnvironment(std::unique_ptr<Physics> physics,
 
   RandomStream model_random = random_.Substream("model");
   task_->Bind(*physics_, model_random);
+  if (!options.randomization.empty()) {
+    randomizer_.emplace(options.randomization, *physics_);
+  }
   ObservationWriter recorder;
   task_->Observe(*physics_, recorder);
   spec_ = recorder.Spec();
@@ -78,8 +82,13 @@ ControlEnvironment::ControlEnvironment(std::unique_ptr<Physics> physics,
 
 TimeStep ControlEnvironment::Reset(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, physics_->name());
-  RandomStream random =
-      random_.Substream(fmt::format("episode-{}", counters_.episodes));
+  const std::string name = fmt::format("episode-{}", counters_.episodes);
+  if (randomizer_) {
+    randomizer_->Draw(*physics_,
+                      random_.Substream("randomization").Substream(name),
+                      counters_.episodes);
+  }
+  RandomStream random = random_.Substream(name);
   for (int attempt = 1;; ++attempt) {
     physics_->Reset();
     task_->InitializeEpisode(*physics_, random);

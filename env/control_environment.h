@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/rng.h"
 #include "env/environment.h"
+#include "env/model_randomization.h"
 #include "env/task.h"
 
 namespace replicant::env {
@@ -22,16 +25,19 @@ struct ControlOptions {
   // holds that the step of the time limit cuts off (discount 1), whatever the
   // task says.
   bool is_of_suite = false;
+  // What a reset draws of the model, before the task draws the start.
+  std::vector<FieldRandomization> randomization;
 };
 
 // An environment of a physics and a task, as in the Control Suite.
 //
 // Step: controls := action; physics advances by control_timestep; reward and
-// observation are read. Reset: default pose; the task draws a start; derived
-// quantities are computed with actuation off.
+// observation are read. Reset: the model's randomization; default pose; the
+// task draws a start; derived quantities are computed with actuation off.
 //
 // Episode k draws from substream "episode-k" of the environment's stream, so it
-// does not depend on earlier episodes.
+// does not depend on earlier episodes; the model's randomization draws from
+// substream "episode-k" of "randomization".
 //
 // Source: dm_control.rl.control.Environment (arXiv:2006.12983, sec. 2).
 class ControlEnvironment : public Environment {
@@ -80,6 +86,7 @@ class ControlEnvironment : public Environment {
   std::unique_ptr<Task> task_;
   const bool is_of_suite_;
   RandomStream random_;
+  std::optional<ModelRandomizer> randomizer_;
   ObservationSpec spec_;
   ActionSpec action_spec_;
   int physics_steps_ = 1;

@@ -2,21 +2,46 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/rng.h"
 
 namespace replicant::env {
 namespace {
 
-// The environment with the given index, whose numbers are checked, and its
-// action repeat.
-std::unique_ptr<Environment> Repeated(const TaskConfig& config, int64_t index,
-                                      std::unique_ptr<Environment> one) {
+// The environment with the given index, whose numbers are checked, its action
+// repeat and its disturbances.
+std::unique_ptr<Environment> Wrapped(const TaskConfig& config, uint64_t seed,
+                                     int64_t index,
+                                     std::unique_ptr<Environment> one) {
   one = std::make_unique<NumberCheck>(std::move(one), config.name, index);
-  if (config.action_repeat == 1) return one;
-  return std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
-                                        config.action_repeat_reward);
+  if (config.action_repeat > 1) {
+    one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
+                                         config.action_repeat_reward);
+  }
+  if (config.disturbances.IsAny()) {
+    const RandomStream random(seed, fmt::format("environment-{}", index));
+    one = std::make_unique<Disturbances>(std::move(one), config.disturbances,
+                                         random.Substream("disturbances"));
+  }
+  return one;
+}
+
+// A key of `config` that needs a simulation, and its value without one; empty
+// if there is none.
+std::pair<std::string, std::string> KeyOfASimulation(const TaskConfig& config) {
+  const DisturbanceConfig::Push& push = config.disturbances.push;
+  if (config.has_pixels) return {"task.pixels.enabled: true", "false"};
+  if (!config.mjcf.empty()) return {"task.mjcf", "empty"};
+  if (!config.randomization.empty()) {
+    return {"task.randomization.fields", "[]"};
+  }
+  if (push.newton > 0.0 && push.when.probability > 0.0) {
+    return {"task.disturbances.push.newton", "0"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -72,6 +97,12 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   pixels.Field("state", &c.has_state_beside_pixels,
                "whether the agent sees the state in addition to the pixels: "
                "the numbers that it would see without them");
+  config::Reader randomization = reader.Section(
+      "randomization", "domain randomization, drawn anew for each episode");
+  randomization.Sections("fields", &c.randomization, {0, 100},
+                         "numbers of the model, changed in this order");
+  reader.Section("disturbances", &c.disturbances,
+                 "delays, noise, failures and pushes, as on a real robot");
   return c;
 }
 
@@ -90,16 +121,15 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
                                       *LoadConfiguredModel(registry, config),
                                       seed, first_index, count);
   }
-  if (config.has_pixels || !config.mjcf.empty()) {
-    throw ConfigError(fmt::format(
-        "{}: {} is not a MuJoCo simulation; allowed: {}",
-        config.has_pixels ? "task.pixels.enabled: true" : "task.mjcf",
-        config.name, config.has_pixels ? "false" : "empty"));
+  if (const auto [key, allowed] = KeyOfASimulation(config); !key.empty()) {
+    throw ConfigError(
+        fmt::format("{}: {} is not a MuJoCo simulation; allowed: {}", key,
+                    config.name, allowed));
   }
   std::vector<std::unique_ptr<Environment>> environments;
   for (int64_t i = 0; i < count; ++i) {
-    environments.push_back(Repeated(
-        config, first_index + i,
+    environments.push_back(Wrapped(
+        config, seed, first_index + i,
         task.make_environment({.seed = seed, .index = first_index + i})));
   }
   return environments;
@@ -109,13 +139,14 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config,
     const mjModel& model, uint64_t seed, int64_t first_index, int64_t count) {
   const TaskDefinition& task = registry.Find(config.name);
-  EnvironmentOptions options{.seed = seed};
+  EnvironmentOptions options{.seed = seed,
+                             .randomization = config.randomization};
   std::vector<std::unique_ptr<Environment>> environments;
   const Pixels* first_pixels = nullptr;
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
-    std::unique_ptr<Environment> one =
-        Repeated(config, options.index, MakeEnvironment(task, options, model));
+    std::unique_ptr<Environment> one = Wrapped(
+        config, seed, options.index, MakeEnvironment(task, options, model));
     if (config.has_pixels) {
       auto pixels =
           first_pixels == nullptr

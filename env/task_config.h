@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/config/reader.h"
+#include "env/disturbances.h"
 #include "env/environment.h"
+#include "env/model_randomization.h"
 #include "env/pixels.h"
 #include "env/task_registry.h"
 #include "env/wrappers.h"
@@ -26,18 +28,22 @@ struct TaskConfig {
   bool has_pixels = false;
   PixelOptions pixels;
   bool has_state_beside_pixels = false;
+  // Numbers of the model that each episode draws.
+  std::vector<FieldRandomization> randomization;
+  DisturbanceConfig disturbances;
 
   static TaskConfig Read(config::Reader& reader);
 };
 
 // Makes the environments of `config`: the task with checked numbers,
-// ActionRepeat around it and Pixels around both, so that an observation holds
-// the last frames of whole repeated steps. The model is loaded once.
+// ActionRepeat around it, Disturbances around both and Pixels around all, so
+// that an observation holds the last frames of whole repeated steps. The model
+// is loaded once.
 //
 // The environments have the indices `first_index` to `first_index + count - 1`;
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),
-// LoadModel() and Pixels do, and ConfigError for pixels or an MJCF file with a
-// task that is not a MuJoCo simulation.
+// LoadModel() and Pixels do, and ConfigError for pixels, an MJCF file,
+// randomization or pushes with a task that is not a MuJoCo simulation.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);

@@ -53,9 +53,11 @@ std::unique_ptr<ControlEnvironment> MakeEnvironment(
     const mjModel& model) {
   const RandomStream random(options.seed,
                             fmt::format("environment-{}", options.index));
+  ControlOptions control = task.options;
+  control.randomization = options.randomization;
   return std::make_unique<ControlEnvironment>(
       std::make_unique<Physics>(CopyModel(model), task.name), task.make_task(),
-      task.options, random);
+      control, random);
 }
 
 std::unique_ptr<ControlEnvironment> MakeEnvironment(

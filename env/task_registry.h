@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "env/control_environment.h"
+#include "env/model_randomization.h"
 #include "env/mujoco.h"
 #include "env/task.h"
 
@@ -24,6 +25,8 @@ struct EnvironmentOptions {
   std::filesystem::path mjcf;
   // Folder with the Control Suite's models; empty: SuiteModelFolder().
   std::filesystem::path suite_folder;
+  // What each episode draws of the model; see ControlOptions.
+  std::vector<FieldRandomization> randomization = {};
 };
 
 // Everything needed to make an environment of one task.
