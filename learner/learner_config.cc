@@ -58,6 +58,16 @@ LearnerConfig LearnerConfig::Read(
   reader.Field("offline_updates", &c.offline_updates, {0, int64_t{1} << 40},
                "first training steps, on replay.prior alone; the actors "
                "meanwhile act until the rate limiter stops them");
+  config::Reader frames = reader.Section(
+      "frame_store",
+      "frames that an agent's learner keeps, so that none travels twice");
+  frames.Field("max_bytes", &c.frame_store.max_bytes, {0, int64_t{1} << 50},
+               "memory of each process for them; what it lacks comes with the "
+               "batches. The replay's frames decompressed: its size times "
+               "height x width x 3. 0: every batch brings its frames");
+  frames.Field("decompress", &c.frame_store.decompresses,
+               "whether frames are decompressed once, when they arrive; false: "
+               "for each batch, in a fifth of the memory");
   reader.Field(
       "precision", &c.precision,
       {{"f32", graph::Precision::kF32},

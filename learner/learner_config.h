@@ -6,6 +6,7 @@
 #include "base/config/reader.h"
 #include "engine/graph/passes/passes.h"
 #include "replay/client/importance_weights.h"
+#include "replay/client/kept_frames.h"
 #include "replicator/replication_config.h"
 
 namespace replicant::learner {
@@ -34,6 +35,8 @@ struct LearnerConfig {
   replay::ImportanceSchedule importance;  // of an agent's samples
   BatchSharesConfig batch_shares;
   int64_t offline_updates = 0;  // first steps, on prior data alone
+  // Frames that each process of an agent's learner keeps of the replay.
+  replay::KeptFrames::Options frame_store;
   graph::Precision precision = graph::Precision::kF32;
   replicator::ReplicationConfig replication;
   LimitsConfig limits;

@@ -58,6 +58,7 @@ struct Case {
   bool is_shm = true;
   int writers = 1;
   bool has_windows = false;
+  bool keeps_frames = false;  // the reader
 
   std::string Name() const {
     const std::string what =
@@ -68,9 +69,9 @@ struct Case {
         return fmt::format("replay/insert/{}/{}/writers-{}", what, transport,
                            writers);
       case Kind::kSample:
-        return fmt::format("replay/{}/{}-{}/{}",
+        return fmt::format("replay/{}/{}-{}/{}{}",
                            has_windows ? "windows" : "sample", what, kBatch,
-                           transport);
+                           transport, keeps_frames ? "/kept" : "");
       case Kind::kUpdate:
         return fmt::format("replay/update/{}", kBatch);
       case Kind::kEncode:
@@ -90,6 +91,10 @@ std::vector<Case> AllCases() {
     cases.push_back({Kind::kSample, std::nullopt, is_shm});
     cases.push_back({Kind::kSample, FrameCodec::kLz4, is_shm});
     cases.push_back({Kind::kSample, FrameCodec::kNone, is_shm});
+    cases.push_back({.kind = Kind::kSample,
+                     .codec = FrameCodec::kLz4,
+                     .is_shm = is_shm,
+                     .keeps_frames = true});
   }
   for (const std::optional<FrameCodec> codec :
        {std::optional<FrameCodec>(), std::optional(FrameCodec::kLz4),
@@ -254,6 +259,7 @@ struct Timing {
   double service_cpu_s = 0.0;
   double bytes_per_step = 0.0;  // stored
   int64_t item_bytes = 0;       // in the reader's batch
+  int64_t received_bytes = 0;   // by the reader, without shared memory
 };
 
 // Reads the clocks when it is made, and adds what has passed since to `timing`.
@@ -334,6 +340,7 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
   options.decode_threads = 2;
   options.importance.exponent = 0.4;
   options.shares_memory = c.is_shm;
+  if (c.keeps_frames) options.kept_frames.max_bytes = int64_t{1} << 34;
   BatchReader reader(options);
   Batch batch;
   const auto step = [&] {
@@ -344,7 +351,14 @@ Timing RunSample(const Case& c, const Frames& frames, double seconds) {
     return batch.size;
   };
   TimeFor(&service, seconds / 10, step);
+  // measured with the store full
+  while (c.keeps_frames &&
+         reader.metrics().kept_frames_bytes < 10'000 * kFrameBytes) {
+    step();
+  }
+  const int64_t received = reader.metrics().received_bytes;
   Timing timing = TimeFor(&service, seconds, step);
+  timing.received_bytes = reader.metrics().received_bytes - received;
   timing.item_bytes = service.form().BytesOf(service.shape()).total();
   if ((reader.metrics().memory_replies > 0) != c.is_shm) {
     throw CommError("bench_replay: batches did not come by " + c.Name());
@@ -421,7 +435,11 @@ void RunCase(const Case& c, const Frames& frames, double seconds) {
   if (timing.bytes_per_step > 0.0) {
     line.Add("bytes_per_step", timing.bytes_per_step);
   }
-  if (timing.item_bytes > 0) line.Add("item_bytes", timing.item_bytes);
+  if (timing.item_bytes > 0) {
+    line.Add("item_bytes", timing.item_bytes)
+        .Add("received_bytes_per_item",
+             static_cast<double>(timing.received_bytes) / items);
+  }
   fmt::print("{}\n", line.ToString());
   std::fflush(stdout);
 }

@@ -208,7 +208,7 @@ class Client:
         [B, H + stack, frame_bytes].
         """
         window = self._info()["tables"].get(table, {"window": 0})["window"]
-        request = string(table) + struct.pack("<III?", count, wait_ms, window, False)
+        request = string(table) + struct.pack("<III??", count, wait_ms, window, False, False)
         header, rows, segments = self.call(
             SAMPLE, [request], is_idempotent=False, wait_s=wait_ms / 1000)
         reader = Reader(header)
@@ -222,7 +222,7 @@ class Client:
                             ("n", "u4"), ("num_segments", "u4"),
                             ("step_reward", "f4"), ("step_discount", "f4"),
                             ("first_step", "u4"), ("num_frames", "u4"),
-                            ("skip", "u4"), ("segment_bytes", "u4")):
+                            ("skip", "u4"), ("segment_bytes", "u4"), ("serial", "u8")):
             batch[name] = reader.array(dtype)
         info = self._info()
         size, width = len(batch["slot"]), info["observation_bytes"]
@@ -279,7 +279,7 @@ class Client:
         return self._request_id
 
     def _hello(self, deadline):
-        body = string("replay") + struct.pack("<I", 2) + string(self.name)
+        body = string("replay") + struct.pack("<I", 3) + string(self.name)
         while True:
             self._send(HELLO, [body], request_id=0)
             try:

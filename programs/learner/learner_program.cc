@@ -75,6 +75,7 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.window = config.sampled_table().n_step.window;
   reader.batch_size = ActedRows(config);
   reader.importance = config.learner.importance;
+  reader.kept_frames = config.learner.frame_store;
   reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
   // each decode thread has a batch, and the step one
   reader.prefetch = std::max(reader.prefetch, reader.decode_threads + 1);

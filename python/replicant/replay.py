@@ -378,6 +378,8 @@ class Reader(_Client):
     decode_threads       threads that decompress and stack frames
     importance_exponent  of the importance weights, in [0, 1]
     shares_memory        lets services of this host write into the reader's memory
+    frame_store_bytes    memory for frames that the reader keeps, so that none travels twice; 0:
+                         every batch brings its frames
     seed                 of the choice among services
     key_file             file of the client's CURVE key pair; "": no keys
     server_key_file      file of the services' public key; "": the client pair's key
@@ -386,15 +388,15 @@ class Reader(_Client):
     def __init__(self, endpoints: str | Sequence[str], signature: Signature, *,
                  batch_size: int = 256, table: str = "default", name: str = "reader",
                  prefetch: int = 4, decode_threads: int = 1, importance_exponent: float = 0.0,
-                 shares_memory: bool = True, seed: int = 0, key_file: Path = "",
-                 server_key_file: Path = ""):
+                 shares_memory: bool = True, frame_store_bytes: int = 0, seed: int = 0,
+                 key_file: Path = "", server_key_file: Path = ""):
         self._signature = signature
         self._core = _replay.Reader(
             [endpoints] if isinstance(endpoints, str) else list(endpoints), name,
             **signature._bytes, table=table, batch_size=batch_size, prefetch=prefetch,
             decode_threads=decode_threads if signature.frame_bytes else 1,
-            importance_exponent=importance_exponent, shares_memory=shares_memory, seed=seed,
-            key_file=str(key_file), server_key_file=str(server_key_file))
+            importance_exponent=importance_exponent, shares_memory=shares_memory,
+            frame_store_bytes=frame_store_bytes, seed=seed, key_file=str(key_file), server_key_file=str(server_key_file))
 
     def sample(self, timeout: float | None = None) -> Batch | Windows | None:
         """The next batch, of windows if the table has them; None if there is none within `timeout`

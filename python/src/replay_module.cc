@@ -481,8 +481,8 @@ void BindClients(nb::module_& module) {
              int64_t action_bytes, int64_t frame_bytes,
              const std::string& table, int64_t batch_size, int64_t prefetch,
              int64_t decode_threads, double importance_exponent,
-             bool shares_memory, uint64_t seed, const std::string& key_file,
-             const std::string& server_key_file) {
+             bool shares_memory, int64_t frame_store_bytes, uint64_t seed,
+             const std::string& key_file, const std::string& server_key_file) {
             new (self) Reader({.endpoints = endpoints,
                                .name = name,
                                .curve = ClientRole(key_file, server_key_file),
@@ -496,12 +496,13 @@ void BindClients(nb::module_& module) {
                                .decode_threads = decode_threads,
                                .importance = {.exponent = importance_exponent},
                                .shares_memory = shares_memory,
+                               .kept_frames = {.max_bytes = frame_store_bytes},
                                .seed = seed});
           },
           "endpoints"_a, "name"_a, "observation_bytes"_a, "action_bytes"_a,
           "frame_bytes"_a, "table"_a, "batch_size"_a, "prefetch"_a,
           "decode_threads"_a, "importance_exponent"_a, "shares_memory"_a,
-          "seed"_a, "key_file"_a, "server_key_file"_a)
+          "frame_store_bytes"_a, "seed"_a, "key_file"_a, "server_key_file"_a)
       .def("sample", &Reader::Sample, "timeout_s"_a.none())
       .def("update", &Reader::Update, "batch"_a, "priorities"_a)
       .def("checkpoint", &Reader::Checkpoint, "id"_a, "timeout_s"_a.none())

@@ -24,6 +24,8 @@ BatchReaderOptions Checked(BatchReaderOptions options) {
   check("batch_size", options.batch_size, 1, kMaxItemsPerBatch);
   check("prefetch", options.prefetch, 1, 1024);
   check("decode_threads", options.decode_threads, 0, 256);
+  check("kept_frames.max_bytes", options.kept_frames.max_bytes, 0,
+        int64_t{1} << 50);
   check("wait", options.wait.count(), 1, kMaxWaitMs);
   check("window", options.window.value_or(0), 0, kMaxWindow);
   const ImportanceSchedule& importance = options.importance;
@@ -66,6 +68,9 @@ BatchReader::BatchReader(BatchReaderOptions options)
     };
     Shard shard;
     shard.endpoint = endpoint;
+    KeptFrames::Options kept = options_.kept_frames;
+    kept.max_bytes /= static_cast<int64_t>(options_.endpoints.size());
+    shard.kept.emplace(kept, options_.shape);
     shard.client =
         std::make_unique<rpc::Client>(context_, ReplayProtocol(), client);
     shard.client->Connect(endpoint);

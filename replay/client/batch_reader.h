@@ -24,6 +24,7 @@
 #include "replay/client/batch_assembler.h"
 #include "replay/client/batch_source.h"
 #include "replay/client/importance_weights.h"
+#include "replay/client/kept_frames.h"
 #include "replay/client/table_state.h"
 #include "replay/format/batch_target.h"
 #include "replay/format/protocol.h"
@@ -52,6 +53,9 @@ struct BatchReaderOptions {
   // Whether services of this host write batches into memory that the reader
   // shares. Otherwise, and from other hosts, batches arrive as messages.
   bool shares_memory = true;
+  // Frames that the reader keeps of each service, so that none travels twice;
+  // the bytes are divided among the services.
+  KeptFrames::Options kept_frames = {};
   uint64_t seed = 0;  // of the choice among services
   // Deadline of a checkpoint that BatchSource's caller starts. Services may
   // have to write gigabytes of steps.
@@ -60,11 +64,12 @@ struct BatchReaderOptions {
 
 // Counts since the reader was made.
 struct BatchReaderMetrics {
-  int64_t batches = 0;          // made ready
-  int64_t received_bytes = 0;   // payload, without shared memory
-  int64_t memory_replies = 0;   // through shared memory
-  int64_t partial_replies = 0;  // with fewer items than requested
-  int64_t lost_requests = 0;    // without an answer, and repeated
+  int64_t batches = 0;            // made ready
+  int64_t received_bytes = 0;     // payload, without shared memory
+  int64_t memory_replies = 0;     // through shared memory
+  int64_t partial_replies = 0;    // with fewer items than requested
+  int64_t lost_requests = 0;      // without an answer, and repeated
+  int64_t kept_frames_bytes = 0;  // of frames, now
   int64_t sent_updates = 0;
   // because a service was away or slow, or restarted after the draw
   int64_t dropped_updates = 0;
@@ -90,6 +95,10 @@ struct BatchReaderMetrics {
 // start once all tables together hold the sum of their min_size_to_sample, or
 // once a table makes its writers wait. A table below its min_size_to_sample has
 // no share until it reaches it.
+//
+// With kept_frames each frame block travels once, by a stream of requests
+// beside those of batches (KeptFrames); batches bring the frames that are
+// missing. The batches are the same, to the bit.
 //
 // Services of this host write into the memory of a batch (BatchAssembler). If a
 // reply is lost, the batch starts again in other memory, because the service
@@ -158,6 +167,7 @@ class BatchReader : public BatchSource {
     int64_t count = 0;
     double share = 0.0;  // M_s / sum M of the draw
     std::optional<BatchTarget> target;
+    KeptRange kept;  // of the request
   };
   struct Shard {
     std::string endpoint;
@@ -179,6 +189,9 @@ class BatchReader : public BatchSource {
     int64_t num_restarts = 0;
     std::map<rpc::Client::RequestId, SampleInFlight> in_flight;
     std::optional<rpc::Client::RequestId> checkpoint_request;
+    std::optional<KeptFrames> kept;
+    Clock::TimePoint next_frames;
+    std::optional<rpc::Client::RequestId> frames_request;
   };
   // The checkpoint last started by StartCheckpoint().
   struct CheckpointCall {
@@ -222,6 +235,11 @@ class BatchReader : public BatchSource {
   // Asks the services for the states of their tables, if there are several.
   void AskForStatus();
   void HandleStatus(Shard& shard, const rpc::CallReply& reply);
+  // Asks the services for the frames that they got since.
+  void AskForFrames();
+  void HandleFrames(Shard& shard, const rpc::CallReply& reply) EXCLUDES(mutex_);
+  // Frees the frames that no request under way may name.
+  static void ForgetFrames(Shard& shard);
   // Whether the tables together may be drawn from.
   bool HaveEnough() const;
   std::vector<double> Shares() const;

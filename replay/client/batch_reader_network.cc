@@ -30,6 +30,8 @@ constexpr auto kRetryInterval = std::chrono::milliseconds(100);
 constexpr auto kIdleInterval = std::chrono::milliseconds(200);
 // Interval at which several services are asked for the states of their tables.
 constexpr auto kStatusInterval = std::chrono::milliseconds(200);
+// Interval at which services are asked for new frames.
+constexpr auto kFramesInterval = std::chrono::milliseconds(20);
 // Time that a service has to answer after the end of a request's wait.
 constexpr auto kGrace = std::chrono::seconds(5);
 
@@ -56,9 +58,11 @@ Clock::Duration BatchReader::RunOnce() {
   }
   SendUpdates();
   AskForStatus();
+  AskForFrames();
   AskForPostponed();
   if (is_any_checked) AskForBatches();
   if (!is_any_checked) return Clock::Duration(0);
+  if (shards_[0].kept->is_on()) return kFramesInterval;
   return postponed_.empty() ? Clock::Duration(kIdleInterval)
                             : Clock::Duration(kRetryInterval);
 }
@@ -178,6 +182,45 @@ void BatchReader::HandleStatus(Shard& shard, const rpc::CallReply& reply) {
   if (shard.table) shard.mass = shard.table->mass;
 }
 
+void BatchReader::AskForFrames() {
+  const Clock::TimePoint now = Clock::Real().Now();
+  for (Shard& shard : shards_) {
+    if (!shard.is_checked || !shard.kept->is_on() || shard.frames_request ||
+        now < shard.next_frames) {
+      continue;
+    }
+    shard.next_frames = now + kFramesInterval;
+    rpc::CallOptions call;
+    call.timeout = kGrace;
+    call.is_idempotent = true;
+    shard.frames_request = shard.client->Start(
+        kFramesKind, rpc::EncodeMessage(shard.kept->Request()), call);
+  }
+}
+
+void BatchReader::HandleFrames(Shard& shard, const rpc::CallReply& reply) {
+  shard.frames_request.reset();
+  if (reply.result != rpc::CallResult::kOk) return;
+  const int64_t before = shard.kept->size_bytes();
+  // more may wait
+  if (shard.kept->Take(FramesReply::Decode(reply.payload)) > 0) {
+    shard.next_frames = {};
+  }
+  ForgetFrames(shard);
+  const MutexLock lock(mutex_);
+  metrics_.received_bytes +=
+      static_cast<int64_t>(rpc::SizeBytes(reply.payload));
+  metrics_.kept_frames_bytes += shard.kept->size_bytes() - before;
+}
+
+void BatchReader::ForgetFrames(Shard& shard) {
+  uint64_t first_needed = shard.kept->range().first_serial;
+  for (const auto& [id, request] : shard.in_flight) {
+    first_needed = std::min(first_needed, request.kept.first_serial);
+  }
+  shard.kept->Forget(first_needed);
+}
+
 bool BatchReader::HaveEnough() const {
   if (shards_.size() == 1) return true;
   int64_t size = 0, min_size = 0;
@@ -248,7 +291,7 @@ void BatchReader::Request(const std::shared_ptr<BatchAssembly>& assembly,
     const int64_t wanted = upto - given;
     if (wanted == 0) continue;
     Shard& shard = shards_[i];
-    SampleInFlight rows{assembly, first_row + given, wanted, shares[i], {}};
+    SampleInFlight rows{assembly, first_row + given, wanted, shares[i], {}, {}};
     if (shard.takes_memory) {
       rows.target = assembler_.TargetOf(*assembly, rows.first_row, wanted);
     }
@@ -257,6 +300,10 @@ void BatchReader::Request(const std::shared_ptr<BatchAssembly>& assembly,
                           static_cast<uint32_t>(options_.wait.count())};
     request.window = static_cast<uint32_t>(form_.value_or(BatchForm()).window);
     if (rows.target) request.place = rows.target->place;
+    if (shard.kept->is_on()) {
+      rows.kept = shard.kept->range();
+      request.kept = rows.kept;
+    }
     rpc::CallOptions call;
     call.timeout = options_.wait + kGrace;
     const auto id =
@@ -281,6 +328,8 @@ void BatchReader::Receive(Shard& shard, int32_t index) {
       HandleCheckpointReply(shard, reply);
     } else if (shard.status_request == *id) {
       HandleStatus(shard, reply);
+    } else if (shard.frames_request == *id) {
+      HandleFrames(shard, reply);
     }
   }
 }
@@ -298,8 +347,14 @@ void BatchReader::HandleReply(Shard& shard, int32_t index,
     HandleLoss(shard, in_flight);
     return;
   }
-  const int64_t taken =
-      TakeReply(shard, index, in_flight, std::move(reply.payload));
+  int64_t taken = 0;
+  try {
+    taken = TakeReply(shard, index, in_flight, std::move(reply.payload));
+  } catch (const MissingFrames&) {
+    // drawn before its service restarted
+    HandleLoss(shard, in_flight);
+    return;
+  }
   assembly.missing -= taken;
   if (taken < in_flight.count) {
     Request(in_flight.assembly, in_flight.first_row + taken,
@@ -313,7 +368,14 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
                                rpc::Message payload) {
   const auto bytes = static_cast<int64_t>(rpc::SizeBytes(payload));
   BatchMessage message(std::move(payload), options_.shape,
-                       in_flight.target ? &*in_flight.target : nullptr);
+                       in_flight.target ? &*in_flight.target : nullptr,
+                       [&](uint64_t serial) -> FrameBlockPtr {
+                         const KeptRange now = shard.kept->range();
+                         // a restarted service gives serials again
+                         return now.token == in_flight.kept.token
+                                    ? shard.kept->Find(serial)
+                                    : nullptr;
+                       });
   if (message.state() == BatchState::kClosed) {
     shard.down_until = Clock::Real().Now() + kRetryInterval;
   }

@@ -28,6 +28,8 @@ struct Cut {
   int64_t first_step;  // of the chunk
   int64_t first;       // index in the chunk
   int64_t num_frames;
+  uint64_t serial;
+  bool is_kept = false;  // by the reader
 };
 
 // The frames of `chunk` from the first to the last that `item` needs.
@@ -44,7 +46,7 @@ Cut CutOf(const Chunk& chunk, const SampledItem& item, const BatchForm& form) {
     last = std::max(last, high);
   }
   return {FrameBlockView(chunk.view.frames()), begin, first - begin,
-          std::max<int64_t>(0, last - first + 1)};
+          std::max<int64_t>(0, last - first + 1), chunk.serial};
 }
 
 void CheckPart(const char* what, size_t size, size_t count, size_t limit) {
@@ -244,10 +246,11 @@ struct Plan {
   std::vector<FrameCopy> copies;  // of the items without segments
 };
 
-// Plans segments for each item, or copies if its frames are not compressed and
-// there is a target.
+// Plans segments for each item, or copies if its frames are not compressed, the
+// reader keeps none of them, and there is a target.
 Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
-              const BatchForm& form, const BatchTarget* target) {
+              const BatchForm& form, const BatchTarget* target,
+              const KeptRange& kept) {
   Plan plan;
   plan.cuts_of_item.assign(batch.items.size(), 0);
   if (shape.frame_bytes == 0) return plan;
@@ -255,15 +258,16 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
   for (size_t i = 0; i < batch.items.size(); ++i) {
     const SampledItem& item = batch.items[i];
     const size_t begin = plan.cuts.size();
-    bool is_raw = true;
+    bool is_copied = target != nullptr;
     for (int64_t g = 0; g < item.num_chunks; ++g) {
       Cut cut = CutOf(*batch.chunks[static_cast<size_t>(item.first_chunk + g)],
                       item, form);
       if (cut.num_frames == 0) continue;
-      is_raw &= cut.frames.codec() == FrameCodec::kNone;
+      cut.is_kept = kept.Holds(cut.serial);
+      is_copied &= cut.frames.codec() == FrameCodec::kNone && !cut.is_kept;
       plan.cuts.push_back(cut);
     }
-    if (is_raw && target != nullptr) {
+    if (is_copied) {
       plan.cuts.erase(plan.cuts.begin() + static_cast<ptrdiff_t>(begin),
                       plan.cuts.end());
       const auto index = static_cast<int64_t>(i);
@@ -276,7 +280,8 @@ Plan MakePlan(const SampledBatch& batch, const StepShape& shape,
     }
     for (size_t c = begin; c < plan.cuts.size(); ++c) {
       const Cut& cut = plan.cuts[c];
-      const size_t size = cut.frames.SubsetBytes(cut.first, cut.num_frames);
+      const size_t size =
+          cut.is_kept ? 0 : cut.frames.SubsetBytes(cut.first, cut.num_frames);
       plan.sizes.push_back(static_cast<uint32_t>(size));
       plan.total_bytes += size;
     }
@@ -289,6 +294,7 @@ void WriteSegments(const Plan& plan, std::span<std::byte> to) {
   size_t offset = 0;
   for (size_t i = 0; i < plan.cuts.size(); ++i) {
     const Cut& cut = plan.cuts[i];
+    if (cut.is_kept) continue;
     cut.frames.WriteSubset(cut.first, cut.num_frames,
                            to.subspan(offset, plan.sizes[i]));
     offset += plan.sizes[i];
@@ -300,7 +306,7 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
                         const BatchForm& form, bool are_rows_in_memory,
                         bool are_segments_in_memory, const Plan& plan) {
   const StepColumns steps = StepColumnsOf(batch, form);
-  WireWriter header(128 + 48 * batch.items.size() + 16 * plan.cuts.size() +
+  WireWriter header(128 + 48 * batch.items.size() + 24 * plan.cuts.size() +
                     8 * steps.rewards.size());
   header.Write(static_cast<uint8_t>(state));
   header.Write(static_cast<uint64_t>(batch.table_size));
@@ -319,9 +325,11 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
   WriteColumn<uint32_t>(header, plan.cuts,
                         [](const Cut& c) { return c.num_frames; });
   WriteColumn<uint32_t>(header, plan.cuts, [](const Cut& c) {
-    return c.frames.SubsetIndex(c.first);
+    return c.is_kept ? c.first : c.frames.SubsetIndex(c.first);
   });
   header.WriteArray<uint32_t>(plan.sizes);
+  WriteColumn<uint64_t>(header, plan.cuts,
+                        [](const Cut& c) { return c.serial; });
   return header.Finish();
 }
 
@@ -329,12 +337,13 @@ rpc::Frame EncodeHeader(const SampledBatch& batch, BatchState state,
 
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
-                         size_t max_part_bytes, const BatchTarget* target) {
+                         size_t max_part_bytes, const BatchTarget* target,
+                         const KeptRange& kept) {
   rpc::Frame rows;
   CopyRows(batch, shape, form,
            PlaceRows(batch.items.size(), form.BytesOf(shape), max_part_bytes,
                      target, &rows));
-  const Plan plan = MakePlan(batch, shape, form, target);
+  const Plan plan = MakePlan(batch, shape, form, target, kept);
   CopyFrames(plan.copies, static_cast<size_t>(shape.frame_bytes));
   const bool are_segments_in_memory =
       target != nullptr && plan.total_bytes <= target->place.segments_bytes;

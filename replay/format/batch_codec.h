@@ -6,6 +6,7 @@
 #include "base/rpc/frame.h"
 #include "replay/format/batch_form.h"
 #include "replay/format/batch_target.h"
+#include "replay/format/protocol.h"
 #include "replay/format/sampled_batch.h"
 
 namespace replicant::replay {
@@ -25,6 +26,10 @@ enum class BatchState : uint8_t {
 // If the reader shares memory, rows and segments are written there. Items of
 // uncompressed chunks have no segments: their frames are written in place.
 // Segments that do not fit travel with the message.
+//
+// A reader that keeps frame blocks (KeptRange) needs no bytes of the segments
+// in its range: they have none, name the chunk's whole block by its serial, and
+// count `skip` in it.
 
 // Makes the message of `batch`, which was drawn from a table with this form.
 // This is the only place where the service copies the bytes. `target` was
@@ -33,6 +38,7 @@ enum class BatchState : uint8_t {
 rpc::Message EncodeBatch(const SampledBatch& batch, BatchState state,
                          const StepShape& shape, const BatchForm& form,
                          size_t max_part_bytes,
-                         const BatchTarget* target = nullptr);
+                         const BatchTarget* target = nullptr,
+                         const KeptRange& kept = {});
 
 }  // namespace replicant::replay

@@ -43,7 +43,8 @@ std::vector<T> ReadColumn(WireReader& reader, std::string_view field,
 }  // namespace
 
 BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
-                           const BatchTarget* target)
+                           const BatchTarget* target,
+                           const FindFrameBlock& find_kept)
     : payload_(std::move(payload)), shape_(shape) {
   rpc::CheckNumParts(kSampleReply, payload_, 3);
   ReadColumns();
@@ -54,7 +55,20 @@ BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
   if (target != nullptr) memory_ = target->memory;
   FindRows(target);
   FindSegments(target);
+  FindKept(find_kept);
   CheckSegments();
+}
+
+void BatchMessage::FindKept(const FindFrameBlock& find_kept) {
+  for (Segment& segment : segments_) {
+    if (segment.size > 0) continue;
+    if (find_kept) segment.kept = find_kept(segment.serial);
+    if (segment.kept == nullptr) {
+      throw MissingFrames(
+          fmt::format("{}: names the frames of chunk {}, which are not kept",
+                      kSampleReply, segment.serial));
+    }
+  }
 }
 
 void BatchMessage::FindRows(const BatchTarget* target) {
@@ -182,11 +196,12 @@ void BatchMessage::ReadColumns() {
   const auto num_frames = ReadColumn<uint32_t>(reader, "num_frames", total);
   const auto skips = ReadColumn<uint32_t>(reader, "skip", total);
   const auto sizes = ReadColumn<uint32_t>(reader, "segment_bytes", total);
+  const auto serials = ReadColumn<uint64_t>(reader, "serial", total);
   reader.Finish();
   segments_.reserve(total);
   for (size_t i = 0; i < total; ++i) {
-    segments_.push_back(
-        {first_steps[i], num_frames[i], skips[i], segments_bytes_, sizes[i]});
+    segments_.push_back({first_steps[i], num_frames[i], skips[i],
+                         segments_bytes_, sizes[i], serials[i], nullptr});
     segments_bytes_ += sizes[i];
   }
 }
@@ -307,7 +322,9 @@ void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
   for (size_t s = begin; s < segment_ends_[i]; ++s) {
     const Segment& segment = segments_[s];
     const FrameBlockView chunk(
-        segment_data_.subspan(segment.offset, segment.size));
+        segment.kept != nullptr
+            ? std::span<const std::byte>(*segment.kept)
+            : segment_data_.subspan(segment.offset, segment.size));
     if (chunk.frame_bytes() != shape_.frame_bytes ||
         segment.skip + segment.num_frames > chunk.num_frames()) {
       throw MalformedMessage(fmt::format(

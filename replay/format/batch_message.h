@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -17,6 +18,17 @@
 
 namespace replicant::replay {
 
+// A frame block that a reader keeps, and how to find one by its chunk's serial;
+// nullptr if it is not kept.
+using FrameBlockPtr = std::shared_ptr<const std::vector<std::byte>>;
+using FindFrameBlock = std::function<FrameBlockPtr(uint64_t serial)>;
+
+// The frames of a chunk that a reply leaves out are not kept (any more).
+class MissingFrames : public rpc::MalformedMessage {
+ public:
+  using rpc::MalformedMessage::MalformedMessage;
+};
+
 // A received batch of B items.
 //
 // Thread-safety: const methods may run concurrently, each with a separate
@@ -24,10 +36,12 @@ namespace replicant::replay {
 class BatchMessage {
  public:
   // Takes over the message and checks everything except the segments'
-  // contents. `target` is the request's offer, or nullptr. Throws
-  // rpc::MalformedMessage.
+  // contents. `target` is the request's offer, or nullptr. `find_kept` finds
+  // the blocks of the request's KeptRange; the message holds them. Throws
+  // rpc::MalformedMessage; MissingFrames for a block that is not kept.
   BatchMessage(rpc::Message payload, const StepShape& shape,
-               const BatchTarget* target = nullptr);
+               const BatchTarget* target = nullptr,
+               const FindFrameBlock& find_kept = {});
 
   BatchState state() const { return state_; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
@@ -67,6 +81,8 @@ class BatchMessage {
     int64_t skip = 0;
     size_t offset = 0;  // in segment_data_
     size_t size = 0;
+    uint64_t serial = 0;
+    FrameBlockPtr kept;  // in place of the bytes
   };
 
   void ReadColumns();
@@ -74,6 +90,7 @@ class BatchMessage {
   // Set the spans of rows and segments.
   void FindRows(const BatchTarget* target);
   void FindSegments(const BatchTarget* target);
+  void FindKept(const FindFrameBlock& find_kept);
   void CheckSegments() const;
   std::span<const float> StepsOf(const std::vector<float>& steps,
                                  int64_t index) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -13,7 +14,7 @@ namespace {
 using rpc::Frame;
 using rpc::Message;
 
-constexpr std::string_view kMessageTable = R"(replay 2
+constexpr std::string_view kMessageTable = R"(replay 3
 1 describe
   request: no part
   reply: i64 observation_bytes, i64 action_bytes, i64 frame_bytes,
@@ -34,7 +35,9 @@ constexpr std::string_view kMessageTable = R"(replay 2
     transitions), bool has_place and, if so,
     u64 token 0, u64 token 1, u64 memory_bytes, u32 pid, u32 fd,
     u64 observations, u64 next_observations, u64 actions, u64 frames,
-    u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row
+    u64 next_frames, u64 segments, u64 segments_bytes, u32 first_row,
+    bool has_kept and, if so,
+    u64 kept_token, u64 first_serial, u64 last_serial
   reply part 0: u8 state (0 full, 1 timeout, 2 closed), u64 table_size,
     f64 table_mass, u64 total_steps, u32 stack, u32 window H,
     bool rows_in_memory, bool segments_in_memory, arrays of one length B of
@@ -42,7 +45,8 @@ constexpr std::string_view kMessageTable = R"(replay 2
     f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
     then arrays of the length B H of f32 step_reward, f32 step_discount,
     then arrays of one length, the sum of num_segments, of
-    u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes
+    u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes (0: kept),
+    u64 serial
   reply part 1: B rows of observation_bytes (o_t), B more (o_{t+k}),
     B rows of action_bytes (a_t), without gaps; if H > 0, B (H + 1) rows of
     observation_bytes, B H rows of action_bytes; empty if rows_in_memory
@@ -58,13 +62,51 @@ constexpr std::string_view kMessageTable = R"(replay 2
 7 checkpoint
   request: u64 id
   reply: no part
+8 frames
+  request: u64 kept_token, u64 after_serial, u64 room_frames, u32 max_bytes
+  reply part 0: u64 kept_token, u64 after_serial, u64 last_serial,
+    array of u64 serial, array of u32 block_bytes
+  reply part 1: the frame groups "RFG1" of these lengths, without gaps
 )";
+
+// A message of two parts: fields that hold the lengths of the blocks, and the
+// blocks without gaps.
+template <class T>
+Message EncodeBlocks(const T& fields) {
+  std::vector<uint32_t> sizes;
+  size_t total = 0;
+  for (const auto& block : fields.blocks) {
+    sizes.push_back(static_cast<uint32_t>(block.size()));
+    total += block.size();
+  }
+  Message message = rpc::MakeMessage(rpc::EncodePart(fields, &sizes));
+  std::byte* to = message.emplace_back(total).mutable_bytes().data();
+  for (const auto& block : fields.blocks) {
+    if (block.empty()) continue;
+    std::memcpy(to, block.data(), block.size());
+    to += block.size();
+  }
+  return message;
+}
+template <class T>
+T DecodeBlocks(std::span<const Frame> payload) {
+  rpc::CheckNumParts(T::kName, payload, 2);
+  std::vector<uint32_t> sizes;
+  T fields = rpc::DecodePart<T>(payload[0].bytes(), &sizes);
+  const std::string name = fmt::format("{} blocks", T::kName);
+  rpc::WireReader body(name, payload[1].bytes());
+  for (const uint32_t size : sizes) {
+    fields.blocks.push_back(body.ReadRaw("block", size));
+  }
+  body.Finish();
+  return fields;
+}
 
 }  // namespace
 
 const rpc::Protocol& ReplayProtocol() {
   static const auto protocol =
-      rpc::Protocol::FromTable("replay", 2, kMessageTable);
+      rpc::Protocol::FromTable("replay", 3, kMessageTable);
   return protocol;
 }
 
@@ -75,31 +117,15 @@ Message InsertRequest::Encode() const {
                     "are allowed",
                     blocks.size(), kMaxChunksPerInsert));
   }
-  std::vector<uint32_t> sizes;
-  size_t total = 0;
-  for (const auto& block : blocks) {
-    sizes.push_back(static_cast<uint32_t>(block.size()));
-    total += block.size();
-  }
-  Message message = rpc::MakeMessage(rpc::EncodePart(*this, &sizes));
-  std::byte* to = message.emplace_back(total).mutable_bytes().data();
-  for (const auto& block : blocks) {
-    if (block.empty()) continue;
-    std::memcpy(to, block.data(), block.size());
-    to += block.size();
-  }
-  return message;
+  return EncodeBlocks(*this);
 }
 InsertRequest InsertRequest::Decode(std::span<const Frame> payload) {
-  rpc::CheckNumParts(kName, payload, 2);
-  std::vector<uint32_t> sizes;
-  auto request = rpc::DecodePart<InsertRequest>(payload[0].bytes(), &sizes);
-  rpc::WireReader body("replay.insert blocks", payload[1].bytes());
-  for (const uint32_t size : sizes) {
-    request.blocks.push_back(body.ReadRaw("block", size));
-  }
-  body.Finish();
-  return request;
+  return DecodeBlocks<InsertRequest>(payload);
+}
+
+Message FramesReply::Encode() const { return EncodeBlocks(*this); }
+FramesReply FramesReply::Decode(std::span<const Frame> payload) {
+  return DecodeBlocks<FramesReply>(payload);
 }
 
 std::string_view ToString(InsertState state) {

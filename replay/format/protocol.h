@@ -35,6 +35,7 @@ enum MessageKind : uint16_t {
   kUpdateKind = 5,
   kStatusKind = 6,
   kCheckpointKind = 7,
+  kFramesKind = 8,
 };
 
 inline constexpr uint32_t kMaxNameBytes = 128;
@@ -43,6 +44,7 @@ inline constexpr uint32_t kMaxChunksPerInsert = 4096;
 inline constexpr uint32_t kMaxItemsPerBatch = 65536;
 inline constexpr uint32_t kMaxUpdatesPerMessage = 65536;
 inline constexpr uint32_t kMaxStatusBytes = 1 << 20;
+inline constexpr uint32_t kMaxBlocksPerReply = 4096;
 inline constexpr uint64_t kMaxSteps = uint64_t{1} << 40;
 // The largest id that replay.restore_checkpoint can name.
 inline constexpr uint64_t kMaxCheckpointId = (uint64_t{1} << 63) - 1;
@@ -235,6 +237,26 @@ struct BatchPlace {
   bool operator==(const BatchPlace&) const = default;
 };
 
+// Chunks whose frame blocks a reader keeps: all with a serial in [first_serial,
+// last_serial] in the service that gave the token. Another service does not
+// heed it. None if last_serial < first_serial.
+struct KeptRange {
+  uint64_t token = 0;
+  uint64_t first_serial = 1;
+  uint64_t last_serial = 0;
+
+  template <class V>
+  void Fields(V& v) {
+    v.Number("kept_token", &token);
+    v.Number("first_serial", &first_serial);
+    v.Number("last_serial", &last_serial);
+  }
+  bool Holds(uint64_t serial) const {
+    return serial >= first_serial && serial <= last_serial;
+  }
+  bool operator==(const KeptRange&) const = default;
+};
+
 // kSample: requests a batch. The answer (replay/format/batch_codec.h) is sent
 // once the batch is full or wait_ms have passed.
 struct SampleRequest {
@@ -248,6 +270,8 @@ struct SampleRequest {
   // Length of the table's windows, or 0 for n-step transitions. A service
   // refuses a reader with a wrong expectation.
   uint32_t window = 0;
+  // Frames that the answer may leave out.
+  std::optional<KeptRange> kept = {};
 
   template <class V>
   void Fields(V& v) {
@@ -258,6 +282,7 @@ struct SampleRequest {
     WaitField(v, &wait_ms);
     v.Number("window", &window, "0 for n-step transitions");
     v.Optional("has_place", &place);
+    v.Optional("has_kept", &kept);
   }
 };
 
@@ -323,6 +348,64 @@ struct CheckpointRequest {
     v.Check(id > 0 && id <= kMaxCheckpointId,
             "field 'id': {} is outside [1, {}]", id, kMaxCheckpointId);
   }
+};
+
+// kFrames: requests frame blocks in the order of their chunks, for a reader
+// that keeps them.
+struct FramesRequest {
+  static constexpr std::string_view kName = "replay.frames";
+  // The token of the answer before, and its last_serial; 0: none. A service
+  // with another token begins with the newest room_frames frames.
+  uint64_t token = 0;
+  uint64_t after_serial = 0;
+  uint64_t room_frames = 0;
+  // Of all blocks; one block is sent even if it is longer.
+  uint32_t max_bytes = 0;
+
+  template <class V>
+  void Fields(V& v) {
+    v.Number("kept_token", &token);
+    v.Number("after_serial", &after_serial);
+    v.Number("room_frames", &room_frames);
+    v.Number("max_bytes", &max_bytes);
+  }
+  bool operator==(const FramesRequest&) const = default;
+};
+
+// The answer: the blocks of all chunks with serials in (after_serial,
+// last_serial] that the service has.
+struct FramesReply {
+  static constexpr std::string_view kName = "replay.frames reply";
+  uint64_t token = 0;
+  uint64_t after_serial = 0;
+  uint64_t last_serial = 0;
+  std::vector<uint64_t> serials;  // ascending
+  std::vector<std::span<const std::byte>> blocks;
+
+  // Those of part 0, which has the lengths of the blocks.
+  template <class V>
+  void Fields(V& v, std::vector<uint32_t>* block_bytes) {
+    v.Number("kept_token", &token);
+    v.Number("after_serial", &after_serial);
+    v.Number("last_serial", &last_serial);
+    v.Array("serial", &serials, kMaxBlocksPerReply);
+    v.Array("block_bytes", block_bytes, kMaxBlocksPerReply);
+    v.Check(block_bytes->size() == serials.size(), "{} serials and {} blocks",
+            serials.size(), block_bytes->size());
+    uint64_t previous = after_serial;
+    for (const uint64_t serial : serials) {
+      v.Check(serial > previous && serial <= last_serial,
+              "field 'serial': {} after {}, in ({}, {}]", serial, previous,
+              after_serial, last_serial);
+      previous = serial;
+    }
+    v.Check(last_serial >= after_serial, "last_serial {} < after_serial {}",
+            last_serial, after_serial);
+  }
+  // Copies the blocks.
+  rpc::Message Encode() const;
+  // Borrows the blocks from `payload` and does not check their contents.
+  static FramesReply Decode(std::span<const rpc::Frame> payload);
 };
 
 }  // namespace replicant::replay

@@ -11,7 +11,8 @@ namespace replicant::replay {
 
 rpc::Message Encode(const EncodeJob& job) {
   return EncodeBatch(job.batch, job.state, job.shape, job.form,
-                     job.max_part_bytes, job.target ? &*job.target : nullptr);
+                     job.max_part_bytes, job.target ? &*job.target : nullptr,
+                     job.kept);
 }
 
 BatchEncoder::BatchEncoder(int64_t num_threads) {

@@ -23,6 +23,7 @@ struct EncodeJob {
   BatchForm form;
   size_t max_part_bytes = 0;
   std::optional<BatchTarget> target;
+  KeptRange kept;  // by the reader
 };
 
 // Calls EncodeBatch() with the fields of the job.

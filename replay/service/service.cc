@@ -95,6 +95,9 @@ void Service::AttachTo(rpc::Server& server) {
   server.Handle(kSampleKind, [this](Request& request, Responder responder) {
     HandleSample(request, responder);
   });
+  server.Handle(kFramesKind, [this](Request& request, Responder responder) {
+    HandleFrames(request, responder);
+  });
   server.Handle(kUpdateKind, [this](Request& request, Responder responder) {
     HandleUpdate(request, responder);
   });
@@ -408,7 +411,11 @@ void Service::HandleSample(Request& request, Responder responder) {
       clock_->Now() + std::chrono::milliseconds(sample.wait_ms),
       {},
       {},
+      {},
       responder};
+  if (sample.kept && sample.kept->token == frames_token_) {
+    pending.kept = *sample.kept;
+  }
   if (sample.place && options_.shares_memory) {
     pending.target = memories_.TargetAt(request.peer_id, *sample.place);
   }
@@ -419,6 +426,28 @@ void Service::HandleSample(Request& request, Responder responder) {
   queue.push_back(std::move(pending));
   Pump();
   if (is_closed_ || sample.wait_ms == 0) EndLate(clock_->Now());
+}
+
+void Service::HandleFrames(Request& request, Responder responder) {
+  const auto wanted = rpc::DecodeMessage<FramesRequest>(request.payload);
+  if (shard_->config().shape.frame_bytes == 0) {
+    throw InvalidArgument("replay.frames: the steps have no frames");
+  }
+  std::optional<uint64_t> after;
+  if (wanted.token == frames_token_) after = wanted.after_serial;
+  const Shard::ChunkRange range = shard_->Chunks(
+      after, wanted.room_frames, kMaxBlocksPerReply,
+      std::min<size_t>(wanted.max_bytes, options_.max_part_bytes));
+  FramesReply reply{.token = frames_token_,
+                    .after_serial = range.after,
+                    .last_serial = range.last,
+                    .serials = {},
+                    .blocks = {}};
+  for (const auto& chunk : range.chunks) {
+    reply.serials.push_back(chunk->serial);
+    reply.blocks.push_back(chunk->view.frames());
+  }
+  responder.Reply(reply.Encode());
 }
 
 void Service::HandleUpdate(Request& request, Responder responder) {
@@ -451,7 +480,8 @@ void Service::Answer(int64_t table, PendingBatch& pending, BatchState state) {
                 config.shape,
                 FormOf(table),
                 options_.max_part_bytes,
-                std::move(pending.target)};
+                std::move(pending.target),
+                pending.kept};
   const Responder responder = pending.responder;
   if (encoder_ == nullptr) {
     try {

@@ -115,10 +115,12 @@ class Service {
     Clock::TimePoint deadline;
     SampledBatch batch;
     std::optional<BatchTarget> target;
+    KeptRange kept;
     rpc::Responder responder;
   };
   void HandleInsert(rpc::Request& request, rpc::Responder responder);
   void HandleSample(rpc::Request& request, rpc::Responder responder);
+  void HandleFrames(rpc::Request& request, rpc::Responder responder);
   void HandleUpdate(rpc::Request& request, rpc::Responder responder);
   void HandleCloseWriter(rpc::Request& request, rpc::Responder responder);
   void HandleCheckpoint(rpc::Request& request, rpc::Responder responder);
@@ -156,6 +158,8 @@ class Service {
   Shard* const shard_;
   const ServiceOptions options_;
   Clock* const clock_;
+  // names the serials of this service: a restarted one may give them again
+  const uint64_t frames_token_ = rpc::RandomId();
   rpc::Server* server_ = nullptr;
   CheckpointSaver* saver_ = nullptr;
   bool is_closed_ = false;

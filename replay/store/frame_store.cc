@@ -90,4 +90,27 @@ void FrameStore::ReleaseRange(StoredChunk& first, int64_t count) {
   }
 }
 
+FrameStore::Chunks::const_iterator FrameStore::FirstAfter(
+    uint64_t serial) const {
+  auto first = chunks_.end();
+  while (first != chunks_.begin() && (*std::prev(first))->serial > serial) {
+    --first;
+  }
+  return first;
+}
+
+FrameStore::Chunks::const_iterator FrameStore::FirstOfNewest(
+    uint64_t num_frames) const {
+  auto first = chunks_.end();
+  while (first != chunks_.begin()) {
+    const auto older = std::prev(first);
+    const auto size =
+        static_cast<uint64_t>((*older)->view().num_observations());
+    if (size > num_frames) break;
+    num_frames -= size;
+    first = older;
+  }
+  return first;
+}
+
 }  // namespace replicant::replay

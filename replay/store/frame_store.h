@@ -96,6 +96,10 @@ class FrameStore {
 
   // The oldest first.
   const Chunks& chunks() const { return chunks_; }
+  // The oldest chunk with a serial above `serial`, and the oldest of those that
+  // hold the newest `num_frames` frames. O(chunks from there to the newest).
+  Chunks::const_iterator FirstAfter(uint64_t serial) const;
+  Chunks::const_iterator FirstOfNewest(uint64_t num_frames) const;
 
  private:
   Chunks::const_iterator InMemoryFrom(Chunks::const_iterator it) const;

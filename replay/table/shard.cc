@@ -469,6 +469,32 @@ SampleResult Shard::Sample(int64_t table, int64_t count, std::string_view who,
   return is_closed_ ? SampleResult::kClosed : SampleResult::kTimeout;
 }
 
+Shard::ChunkRange Shard::Chunks(std::optional<uint64_t> after,
+                                uint64_t room_frames, size_t max_chunks,
+                                size_t max_bytes) const {
+  const MutexLock lock(mutex_);
+  auto next =
+      after ? store_.FirstAfter(*after) : store_.FirstOfNewest(room_frames);
+  const auto end = store_.chunks().end();
+  ChunkRange range;
+  range.last = store_.last_serial();
+  range.after = after ? *after : next != end ? (*next)->serial - 1 : range.last;
+  size_t bytes = 0;
+  for (; next != end; ++next) {
+    const Chunk& chunk = *(*next)->data;
+    bytes += chunk.view.frames().size();
+    const bool is_full = range.chunks.size() == max_chunks ||
+                         (bytes > max_bytes && !range.chunks.empty());
+    if (is_full) {
+      range.last = range.chunks.back()->serial;
+      break;
+    }
+    range.chunks.push_back((*next)->data);
+  }
+  range.last = std::max(range.last, range.after);
+  return range;
+}
+
 int64_t Shard::UpdatePriorities(int64_t table,
                                 std::span<const PriorityUpdate> updates) {
   MutexLock lock(mutex_);

@@ -176,6 +176,17 @@ class Shard {
                       Clock::TimePoint deadline, SampledBatch* batch);
   // Removes a waiting reader that has gone from the status.
   void ForgetSampleWait(int64_t table);
+  // Chunks in the order of their serials, for readers that keep frames: all
+  // with serials in (after, last] that the shard holds.
+  struct ChunkRange {
+    uint64_t after = 0, last = 0;
+    std::vector<std::shared_ptr<const Chunk>> chunks;
+  };
+  // The chunks after `after`, or without it the newest that have together at
+  // most `room_frames` frames; of these the oldest, at most `max_chunks` and at
+  // least one, with blocks of together at most `max_bytes`.
+  ChunkRange Chunks(std::optional<uint64_t> after, uint64_t room_frames,
+                    size_t max_chunks, size_t max_bytes) const;
   // Returns how many of the keys name a live item. Throws like
   // Table::UpdatePriorities().
   int64_t UpdatePriorities(int64_t table,

@@ -72,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Try([&] { replicant::rpc::DecodeMessage<InsertAck>(one); });
   Try([&] { replicant::rpc::DecodeMessage<CloseWriterRequest>(one); });
   Try([&] { replicant::rpc::DecodeMessage<SampleRequest>(one); });
+  Try([&] { replicant::rpc::DecodeMessage<FramesRequest>(one); });
   Try([&] { UpdateRequest::Decode(one); });
   Try([&] { replicant::rpc::DecodeMessage<UpdateReply>(one); });
   Try([&] { replicant::rpc::DecodeMessage<StatusReply>(one); });

@@ -64,7 +64,7 @@ class Target {
     loop_.emplace("replay", [this](const auto&) { server_.Run(); });
     socket_.Connect(endpoint);
     session_ = Ask(rpc::kHelloKind,
-                   rpc::EncodeMessage(rpc::HelloBody{"replay", 2, "fuzz"}), 0)
+                   rpc::EncodeMessage(rpc::HelloBody{"replay", 3, "fuzz"}), 0)
                    .session_id;
   }
   ~Target() {

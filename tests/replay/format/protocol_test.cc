@@ -77,6 +77,30 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
       SampleRequest{"default", 256, 500, place, /*window=*/8}));
   EXPECT_EQ(placed.place, place);
   EXPECT_EQ(placed.window, 8u);
+  EXPECT_FALSE(placed.kept.has_value());
+  const KeptRange kept{.token = 3, .first_serial = 4, .last_serial = 9};
+  SampleRequest keeps{"default", 256, 500};
+  keeps.kept = kept;
+  EXPECT_EQ(rpc::DecodeMessage<SampleRequest>(rpc::EncodeMessage(keeps)).kept,
+            kept);
+
+  const FramesRequest frames{
+      .token = 3, .after_serial = 4, .room_frames = 5, .max_bytes = 6};
+  EXPECT_EQ(rpc::DecodeMessage<FramesRequest>(rpc::EncodeMessage(frames)),
+            frames);
+  const Message blocks = FramesReply{
+      .token = 3,
+      .after_serial = 4,
+      .last_serial = 9,
+      .serials = {5, 8},
+      .blocks = {first,
+                 second}}.Encode();
+  const FramesReply reply = FramesReply::Decode(blocks);
+  EXPECT_EQ(reply.token, 3u);
+  EXPECT_EQ(reply.after_serial, 4u);
+  EXPECT_EQ(reply.last_serial, 9u);
+  EXPECT_EQ(reply.serials, (std::vector<uint64_t>{5, 8}));
+  EXPECT_TRUE(std::ranges::equal(reply.blocks[1], second));
 
   const auto update = UpdateRequest::Decode(
       UpdateRequest{"t", {{{1, 2}, 0.5f}, {{3, 4}, 1.5f}}}.Encode());
@@ -141,6 +165,28 @@ TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
             "replay.update: 2 slots, 1 generations and 0 priorities");
 }
 
+TEST(ReplayProtocolTest, SerialsOfFramesAscendWithinTheirRange) {
+  const auto message = [](const FramesReply& reply) {
+    return testing::MessageOf<MalformedMessage>(
+        [&] { FramesReply::Decode(reply.Encode()); });
+  };
+  const auto block = Bytes("abc");
+  EXPECT_EQ(message({.after_serial = 4,
+                     .last_serial = 9,
+                     .serials = {8, 8},
+                     .blocks = {block, block}}),
+            "replay.frames reply: field 'serial': 8 after 8, in (4, 9]");
+  EXPECT_EQ(message({.after_serial = 4,
+                     .last_serial = 9,
+                     .serials = {10},
+                     .blocks = {block}}),
+            "replay.frames reply: field 'serial': 10 after 4, in (4, 9]");
+  EXPECT_EQ(message({.after_serial = 4, .last_serial = 3}),
+            "replay.frames reply: last_serial 3 < after_serial 4");
+  EXPECT_EQ(message({.last_serial = 9, .serials = {8}}),
+            "replay.frames reply: 1 serials and 0 blocks");
+}
+
 TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
   Message insert =
       InsertRequest{.writer = 1, .blocks = {Bytes("abc")}}.Encode();
@@ -172,7 +218,9 @@ TEST(ReplayProtocolTest, TheTableListsTheFieldsOfTheMessages) {
         std::string(" 5 update priorities request: "),
         " reply: " + ListFields<UpdateReply>() + " 6 status ",
         " 7 checkpoint request: " + ListFields<CheckpointRequest>() +
-            " reply: no part "}) {
+            " reply: no part 8 frames request: " + ListFields<FramesRequest>() +
+            " reply part 0: " + ListFields<FramesReply>(&sizes) +
+            " reply part 1: "}) {
     EXPECT_NE(table.find(lines), std::string::npos) << lines;
   }
   EXPECT_NE(table.find(ListFields<UpdateRequest>(&columns) + ", of one length"),
