@@ -1,9 +1,10 @@
-// Ten updates of D4PG, ResNet and SN-GAN as StableHLO modules on XLA's CPU
+// Updates of D4PG, ResNet and SN-GAN as StableHLO modules on XLA's CPU
 // device, against PyTorch's: gradients of the first step, losses and outputs of
 // all, and the variables after them. One process of Python runs all modules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,12 @@ struct Training {
         module(ModuleOf(step, precision)),
         expected(testing::TorchGolden(golden + ".expected.safetensors")) {}
 
-  testing::XlaRun Run(int64_t num_steps) const {
+  // As many as the golden has.
+  int64_t num_steps() const {
+    return expected.Read("losses/" + step.losses.at(0).name).shape()[0];
+  }
+
+  testing::XlaRun Run(int64_t count) const {
     const SafetensorsReader input(testing::TorchGolden(name + ".safetensors"));
     testing::XlaRun run{.name = name, .modules = {&module}};
     // the first values are the probe's
@@ -81,7 +87,7 @@ struct Training {
           spec.name,
           HostTensor::Clone(start.at("variables/" + Dotted(spec.name)).view()));
     }
-    for (int64_t s = 0; s < num_steps; ++s) {
+    for (int64_t s = 0; s < count; ++s) {
       testing::XlaStep made;
       for (const exporting::StableHloArgument& a : module.arguments) {
         if (a.kind != exporting::StableHloArgument::Kind::kInput) continue;
@@ -129,10 +135,11 @@ struct Training {
   SafetensorsReader expected;
 };
 
-// Runs all trainings and calls check(training, its result).
+// Runs all trainings, for the goldens' numbers of steps if `num_steps` is
+// nothing, and calls check(training, its result).
 template <typename Check>
 void RunAll(const std::vector<std::string>& goldens, graph::Precision precision,
-            int64_t num_steps, const Check& check) {
+            std::optional<int64_t> num_steps, const Check& check) {
   std::vector<Training> trainings;
   trainings.reserve(goldens.size());
   for (const std::string& golden : goldens) {
@@ -141,17 +148,17 @@ void RunAll(const std::vector<std::string>& goldens, graph::Precision precision,
   std::vector<testing::XlaRun> runs;
   runs.reserve(trainings.size());
   for (const Training& training : trainings) {
-    runs.push_back(training.Run(num_steps));
+    runs.push_back(training.Run(num_steps.value_or(training.num_steps())));
   }
   const std::vector<testing::XlaResult> results = testing::RunXla(runs);
   for (size_t i = 0; i < trainings.size(); ++i) check(trainings[i], results[i]);
 }
 
-TEST(XlaGoldensTest, TenUpdatesAreThoseOfPyTorch) {
+TEST(XlaGoldensTest, UpdatesAreThoseOfPyTorch) {
   RunAll({"d4pg_state", "d4pg_pixels", "d4pg_shared_encoder",
           "d4pg_representation", "resnet50_basic", "resnet50_bottleneck",
           "sngan_32", "sngan_64"},
-         graph::Precision::kF32, /*num_steps=*/10,
+         graph::Precision::kF32, /*num_steps=*/std::nullopt,
          [](const Training& training, const testing::XlaResult& result) {
            training.Compare(result);
          });
