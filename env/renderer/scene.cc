@@ -44,6 +44,9 @@ mjvScene& Scene::Update(const mjModel& model, mjData& data, int camera) {
   } else {
     camera_.type = mjCAMERA_FIXED;
   }
+  // infinite planes are centred at the camera of the update before: forget it,
+  // so that a picture depends on nothing before it
+  scene_.camera[0] = scene_.camera[1] = mjvGLCamera{};
   mjv_updateScene(&model, &data, &option_, &perturb_, &camera_, mjCAT_ALL,
                   &scene_);
   if (scene_.status != 0) {

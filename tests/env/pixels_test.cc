@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "env/renderer/scene.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
 #include "env/vector_environment.h"
@@ -255,19 +254,6 @@ TEST(SuitePixelsTest, ABatchGivesTheSameBitsForAnyNumberOfThreads) {
           << task << ", " << threads << " threads";
     }
   }
-}
-
-TEST(SuitePixelsTest, WhatTheRayCasterCannotDrawIsAnErrorThatOffersGl) {
-  const TaskRegistry registry(SuiteTasks());
-  TaskConfig config{.name = "dog-stand", .has_pixels = true};
-  config.pixels.camera.renderer.kind = RendererKind::kRaycast;
-  const auto environment = MakeConfiguredEnvironment(registry, config, 1, 0);
-  Bytes pixels(
-      static_cast<size_t>(environment->observation_spec().pixels_size()));
-  EXPECT_EQ(MessageOf<UnsupportedScene>(
-                [&] { environment->Reset({.pixels = pixels}); }),
-            "raycast: the scene has a skin (object 0), which cannot be drawn; "
-            "hint: use the renderer gl");
 }
 
 }  // namespace

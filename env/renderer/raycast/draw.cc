@@ -81,9 +81,20 @@ uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
 }
 
 // Writes `color` to the samples of a pixel.
-void KeepSamples(size_t at, int32_t samples, uint32_t color, Frame& frame) {
+void KeepSamples(size_t at, int32_t samples, uint32_t color,
+                 PerSample<Lanes<uint32_t>>& kept) {
   for (size_t s = 0; s < kNumSamples; ++s) {
-    if ((samples >> s & 1) != 0) frame.color[s].data()[at] = color;
+    if ((samples >> s & 1) != 0) kept[s].data()[at] = color;
+  }
+}
+
+// Lays `share` of `color` over the samples of a pixel.
+void BlendSamples(size_t at, int32_t samples, uint32_t color, float share,
+                  PerSample<Lanes<uint32_t>>& kept) {
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    if ((samples >> s & 1) == 0) continue;
+    uint32_t& under = kept[s].data()[at];
+    under = BlendOver(color, under, share);
   }
 }
 
@@ -101,7 +112,7 @@ HWY_INLINE bool IsRun(const PixelList& list, size_t i) {
 // if transparent geoms will be laid over them.
 HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
                       bool is_mirror, Frame& frame) {
-  const bool keeps_samples = !snapshot.transparent.empty();
+  const bool keeps_samples = snapshot.keeps_samples();
   for (size_t i = 0; i < list.count;) {
     const size_t at = PixelIndex(list.pixels[i], frame.stride);
     if (!keeps_samples && i + NumLanes() <= list.count && IsRun(list, i)) {
@@ -119,7 +130,7 @@ HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
     const uint32_t color = frame.shaded[i];
     frame.sum.data()[at] += color * CountBits(list.samples[i]);
     if (is_mirror) frame.mirror_color.data()[at] = color;
-    if (keeps_samples) KeepSamples(at, list.samples[i], color, frame);
+    if (keeps_samples) KeepSamples(at, list.samples[i], color, frame.color);
     ++i;
   }
 }
@@ -127,23 +138,34 @@ HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
 // Adds the shaded list to the mirror's own colour, sample by sample.
 void DepositMirrored(const Snapshot& snapshot, const PixelList& list,
                      Frame& frame) {
-  const bool keeps_samples = !snapshot.transparent.empty();
   for (size_t i = 0; i < list.count; ++i) {
     const size_t at = PixelIndex(list.pixels[i], frame.stride);
+    if (snapshot.keeps_samples()) {
+      KeepSamples(at, list.samples[i], frame.shaded[i], frame.reflection);
+      continue;
+    }
     const uint32_t own = frame.mirror_color.data()[at];
     const uint32_t both = AddSaturated(own, frame.shaded[i]);
     frame.sum.data()[at] += (both - own) * CountBits(list.samples[i]);
-    if (keeps_samples) KeepSamples(at, list.samples[i], both, frame);
   }
 }
 
-void DepositTransparent(const PixelList& list, float alpha, Frame& frame) {
+void DepositTransparent(const PixelList& list, float alpha, const Frame& frame,
+                        PerSample<Lanes<uint32_t>>& kept) {
   for (size_t i = 0; i < list.count; ++i) {
-    const size_t at = PixelIndex(list.pixels[i], frame.stride);
+    BlendSamples(PixelIndex(list.pixels[i], frame.stride), list.samples[i],
+                 frame.shaded[i], alpha, kept);
+  }
+}
+
+// Adds what the samples see in the mirror to its own colour.
+void AddReflection(const PixelList& mirror, Frame& frame) {
+  for (size_t i = 0; i < mirror.count; ++i) {
+    const size_t at = PixelIndex(mirror.pixels[i], frame.stride);
     for (size_t s = 0; s < kNumSamples; ++s) {
-      if ((list.samples[i] >> s & 1) == 0) continue;
+      if ((mirror.samples[i] >> s & 1) == 0) continue;
       uint32_t& color = frame.color[s].data()[at];
-      color = BlendOver(frame.shaded[i], color, alpha);
+      color = AddSaturated(color, frame.reflection[s].data()[at]);
     }
   }
 }
@@ -170,14 +192,25 @@ void DrawDirect(const Snapshot& snapshot, const Tables& tables,
   }
 }
 
+// Calls draw(primitive) for transparent ones in the order in which MuJoCo draws
+// them, twice: from near to far and from far to near.
+template <typename Visit>
+void ForEachTransparent(const Snapshot& snapshot, const Visit& visit) {
+  const auto num = snapshot.transparent.size();
+  for (size_t i = 0; i < 2 * num; ++i) {
+    visit(static_cast<size_t>(
+        snapshot.transparent[i < num ? i : 2 * num - 1 - i]));
+  }
+}
+
 void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
                   const Views& views, Frame& frame) {
   const float reflectance =
       snapshot.primitives[static_cast<size_t>(snapshot.mirror)].reflectance;
-  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+  const auto shade = [&](size_t k) {
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.mirrored_lists[k];
-    if (list.count == 0) continue;
+    if (list.count == 0) return;
     const Drawing drawing{
         &snapshot,
         &tables,
@@ -187,20 +220,40 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
         MakeLocalScene(snapshot, p, snapshot.mirrored_rays.origin, reflectance),
         nullptr};
     Shade(drawing, list, frame);
-    DepositMirrored(snapshot, list, frame);
+    if (p.is_transparent) {
+      DepositTransparent(list, p.rgba[3], frame, frame.reflection);
+    } else {
+      DepositMirrored(snapshot, list, frame);
+    }
+  };
+  if (snapshot.keeps_samples()) {
+    for (Lanes<uint32_t>& seen : frame.reflection) {
+      std::fill_n(seen.data(), seen.size(), 0u);
+    }
+  }
+  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+    if (!snapshot.primitives[k].is_transparent) shade(k);
+  }
+  ForEachTransparent(snapshot, shade);
+  if (snapshot.keeps_samples()) {
+    AddReflection(frame.direct_lists[static_cast<size_t>(snapshot.mirror)],
+                  frame);
+  }
+}
+
+void DrawHaze(const Snapshot& snapshot, Frame& frame) {
+  for (const HazePixel& pixel : frame.haze) {
+    BlendSamples(pixel.at, pixel.samples, snapshot.haze.color, pixel.alpha,
+                 frame.color);
   }
 }
 
 void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
                      const Views& views, Frame& frame) {
-  // MuJoCo draws them twice: from near to far and from far to near
-  const auto num = snapshot.transparent.size();
-  for (size_t i = 0; i < 2 * num; ++i) {
-    const auto k = static_cast<size_t>(
-        snapshot.transparent[i < num ? i : 2 * num - 1 - i]);
+  ForEachTransparent(snapshot, [&](size_t k) {
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.direct_lists[k];
-    if (list.count == 0) continue;
+    if (list.count == 0) return;
     const Drawing drawing{
         &snapshot,
         &tables,
@@ -210,8 +263,8 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
         MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
         nullptr};
     Shade(drawing, list, frame);
-    DepositTransparent(list, p.rgba[3], frame);
-  }
+    DepositTransparent(list, p.rgba[3], frame, frame.color);
+  });
 }
 
 // ------------------------------------------------------------------ resolve
@@ -263,7 +316,8 @@ HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
   FindVisible(snapshot, views, sky, frame);
   DrawDirect(snapshot, tables, views, frame);
   if (snapshot.mirror >= 0) DrawMirrored(snapshot, tables, views, frame);
-  if (!snapshot.transparent.empty()) {
+  if (snapshot.keeps_samples()) {
+    DrawHaze(snapshot, frame);
     DrawTransparent(snapshot, tables, views, frame);
     SumSamples(snapshot, frame);
   }
@@ -294,8 +348,9 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
       seen->triangle[s].Resize(band);
     }
   }
-  if (!snapshot.transparent.empty()) {
+  if (snapshot.keeps_samples()) {
     for (Lanes<uint32_t>& color : frame.color) color.Resize(size);
+    for (Lanes<uint32_t>& seen : frame.reflection) seen.Resize(size);
   }
   if (snapshot.mirror >= 0) frame.mirror_color.Resize(size);
   frame.sum.Resize(size);

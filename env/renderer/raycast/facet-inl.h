@@ -32,6 +32,8 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 struct Triangle {
   Vec3 corner[3];  // local
   Vec3 normal[3];  // unit
+  // texture coordinates, if the primitive's texture takes them from corners
+  Float s[3], t[3];
 };
 
 // Selects one of two values along u and v for each corner of a triangle.
@@ -85,7 +87,9 @@ HWY_INLINE void SetCorner(const Primitive& p, const Row& row, Float cos_azimuth,
 struct RoundCell {
   Row low, high;
   Float v;
-  Mask is_reversed, is_pole;
+  Mask is_reversed, is_pole, is_disk;
+  // texture coordinate t of the rows
+  Float low_t, high_t;
 };
 
 // Cells of a half sphere of unit radius; `z` and `radius` are the hit's.
@@ -101,6 +105,15 @@ HWY_INLINE RoundCell SphereCell(const Tables& tables, const Primitive& p,
   cell.v = scaled - row;
   cell.is_reversed = z < Zero();
   cell.is_pole = row >= Set(rows - 1.0f);
+  cell.is_disk = Set(0.0f) > Set(1.0f);
+  // of a capsule, each half has the whole texture
+  const Float per_row = Set((p.shape == Shape::kCapsule ? 1.0f : 0.5f) / rows);
+  const Float equator = p.shape == Shape::kCapsule
+                            ? If(z < Zero(), Zero(), Set(1.0f))
+                            : Set(0.5f);
+  const Float step = hn::CopySign(per_row, z);
+  cell.low_t = equator - step * row;
+  cell.high_t = equator - step * (row + Set(1.0f));
   const float size_z = p.shape == Shape::kCapsule ? p.size[0] : p.size[2];
   const Float flatness = Set(p.size[0] / size_z);
   const Float sign = hn::CopySign(Set(1.0f), z);
@@ -125,6 +138,9 @@ HWY_INLINE RoundCell TubeCell(const Tables& tables, Float half, Float z) {
   cell.v = scaled - row;
   cell.is_reversed = Set(0.0f) > Set(1.0f);
   cell.is_pole = cell.is_reversed;
+  cell.is_disk = cell.is_reversed;
+  cell.low_t = Set(1.0f) - row * Set(1.0f / rows);
+  cell.high_t = cell.low_t - Set(1.0f / rows);
   const Float bottom = row * height - half;
   cell.low = {Set(1.0f), bottom, Set(1.0f), Zero()};
   cell.high = {Set(1.0f), bottom + height, Set(1.0f), Zero()};
@@ -143,6 +159,8 @@ HWY_INLINE RoundCell DiskCell(const Tables& tables, Float half, Float radius,
   cell.v = Set(1.0f) - (scaled - ring);
   cell.is_reversed = z < Zero();
   cell.is_pole = ring < Set(0.5f);
+  cell.is_disk = Set(0.0f) < Set(1.0f);
+  cell.low_t = cell.high_t = Zero();
   cell.low = {inner + Set(1.0f / rings), half * sign, Zero(), sign};
   cell.high = {inner, half * sign, Zero(), sign};
   return cell;
@@ -175,9 +193,23 @@ HWY_INLINE RoundCell FindRoundCell(const Tables& tables, const Primitive& p,
   }
   if (hn::AllTrue(kFloat, is_end)) return end;
   const RoundCell wall = TubeCell(tables, half, z);
-  return {If(is_end, end.low, wall.low), If(is_end, end.high, wall.high),
-          If(is_end, end.v, wall.v), hn::And(is_end, end.is_reversed),
-          hn::And(is_end, end.is_pole)};
+  return {
+      If(is_end, end.low, wall.low),     If(is_end, end.high, wall.high),
+      If(is_end, end.v, wall.v),         hn::And(is_end, end.is_reversed),
+      hn::And(is_end, end.is_pole),      hn::And(is_end, end.is_disk),
+      If(is_end, end.low_t, wall.low_t), If(is_end, end.high_t, wall.high_t)};
+}
+
+// Texture coordinates of a corner of a round shape: a map of longitude and
+// latitude, and from above on disks.
+HWY_INLINE void SetCornerCoordinates(const Primitive& p, const RoundCell& cell,
+                                     Float longitude, Float t, int i,
+                                     Triangle* triangle) {
+  const Float half = Set(0.5f);
+  const Vec3 at = triangle->corner[i];
+  triangle->s[i] =
+      If(cell.is_disk, Fma(at.x, Set(0.5f / p.size[0]), half), longitude);
+  triangle->t[i] = If(cell.is_disk, Fma(at.y, Set(0.5f / p.size[1]), half), t);
 }
 
 template <Shape kShape>
@@ -208,6 +240,17 @@ HWY_INLINE Triangle FindRoundTriangle(const Tables& tables, const Primitive& p,
   SetCorner(p, If(c.v1, cell.high, cell.low), cos_high, sin_high, 1, &triangle);
   SetCorner(p, If(c.v2, cell.high, cell.low), If(c.u2, cos_high, cos_low),
             If(c.u2, sin_high, sin_low), 2, &triangle);
+  for (int i = 0; i < 3; ++i) triangle.s[i] = triangle.t[i] = Zero();
+  if (!p.has_corner_coordinates) return triangle;
+  const Float low = slice * Set(1.0f / slices);
+  const Float high = (slice + Set(1.0f)) * Set(1.0f / slices);
+  SetCornerCoordinates(p, cell, If(c.u0, high, low),
+                       If(c.v0, cell.high_t, cell.low_t), 0, &triangle);
+  SetCornerCoordinates(p, cell, high, If(c.v1, cell.high_t, cell.low_t), 1,
+                       &triangle);
+  SetCornerCoordinates(
+      p, cell, If(cell.is_pole, (low + high) * Set(0.5f), If(c.u2, high, low)),
+      If(c.v2, cell.high_t, cell.low_t), 2, &triangle);
   return triangle;
 }
 
@@ -248,10 +291,18 @@ HWY_INLINE Triangle FindBoxTriangle(const Tables& tables, const Primitive& p,
   };
   const Float u_high = u_low + step;
   const Float v_high = v_low + step;
-  return {{place(If(c.u0, u_high, u_low), If(c.v0, v_high, v_low)),
-           place(u_high, If(c.v1, v_high, v_low)),
-           place(If(c.u2, u_high, u_low), If(c.v2, v_high, v_low))},
-          {normal, normal, normal}};
+  Triangle triangle;
+  const auto set = [&](int i, Float pu, Float pv) HWY_ATTR {
+    triangle.corner[i] = place(pu, pv);
+    triangle.normal[i] = normal;
+    const Float half = Set(0.5f);
+    triangle.s[i] = Fma(pu, half, half);
+    triangle.t[i] = NegFma(pv, half, half);
+  };
+  set(0, If(c.u0, u_high, u_low), If(c.v0, v_high, v_low));
+  set(1, u_high, If(c.v1, v_high, v_low));
+  set(2, If(c.u2, u_high, u_low), If(c.v2, v_high, v_low));
+  return triangle;
 }
 
 // The cell of a plane's grid along one side: index, its two lines and the
@@ -287,7 +338,9 @@ HWY_INLINE Triangle FindPlaneTriangle(const Primitive& p, Vec3 hit) {
   return {{{If(c.u0, x.high, x.low), If(c.v0, y.high, y.low), Zero()},
            {x.high, If(c.v1, y.high, y.low), Zero()},
            {If(c.u2, x.high, x.low), If(c.v2, y.high, y.low), Zero()}},
-          {normal, normal, normal}};
+          {normal, normal, normal},
+          {},
+          {}};
 }
 
 template <Shape kShape>

@@ -10,15 +10,6 @@
 
 namespace replicant::env::raycast {
 
-// Samples per pixel, at llvmpipe's positions: distances from the left and the
-// top edge of the pixel. (OpenGL counts rows from the bottom.)
-inline constexpr int kNumSamples = 4;
-inline constexpr int kAllSamples = 15;  // a bit for each
-inline constexpr std::array<float, kNumSamples> kSampleX = {.375f, .875f, .125f,
-                                                            .625f};
-inline constexpr std::array<float, kNumSamples> kSampleY = {.875f, .625f, .375f,
-                                                            .125f};
-
 // Farther than any hit of a picture's rays.
 inline constexpr float kMiss = 1e30f;
 
@@ -26,21 +17,6 @@ inline constexpr float kMiss = 1e30f;
 // of a pixel can be added.
 inline constexpr int kChannelBits = 10;
 inline constexpr uint32_t kChannelMask = 0x3FF;
-
-// Sample positions of a row of pixels, pixel by pixel.
-inline constexpr auto kSpreadX = [] {
-  std::array<float, 64> x{};
-  for (size_t i = 0; i < x.size(); ++i) {
-    const size_t pixel = i / kNumSamples;
-    x[i] = static_cast<float>(pixel) + kSampleX[i % kNumSamples];
-  }
-  return x;
-}();
-inline constexpr auto kSpreadY = [] {
-  std::array<float, 64> y{};
-  for (size_t i = 0; i < y.size(); ++i) y[i] = kSampleY[i % kNumSamples];
-  return y;
-}();
 
 // 0, 1, 2, ...
 inline constexpr auto kLaneNumbers = [] {
@@ -83,9 +59,6 @@ class Lanes {
   size_t size_ = 0;
 };
 
-template <typename T>
-using PerSample = std::array<T, kNumSamples>;
-
 // The picture of the sky. It depends only on the camera's orientation and the
 // picture's size and is reused from picture to picture.
 struct Sky {
@@ -112,6 +85,18 @@ struct PixelList {
   }
 };
 
+// A pixel whose samples lie in the haze.
+struct HazePixel {
+  size_t at;
+  int32_t samples;  // a bit for each
+  float alpha;
+};
+
+// A triangle that a sample of a pixel sees.
+struct TriangleHit {
+  int32_t pixel, order, triangle, sample;
+};
+
 // The nearest hit of each sample of some rows: index of the primitive (-1:
 // sky), 1 / depth and, for a primitive of triangles, the number of the
 // triangle.
@@ -136,8 +121,12 @@ struct Frame {
   Lanes<uint32_t> mirror_color;
   // sum of the colours of a pixel's samples
   Lanes<uint32_t> sum;
-  // colour per sample, for scenes with transparent primitives
-  PerSample<Lanes<uint32_t>> color;
+  // colour per sample, and what it sees in the mirror, if samples are kept
+  PerSample<Lanes<uint32_t>> color, reflection;
+  // pixels in the haze
+  std::vector<HazePixel> haze;
+  // hits of some rays, in working order
+  std::vector<TriangleHit> hits;
   // colours of the list that is being shaded
   std::vector<uint32_t> shaded;
 };

@@ -212,79 +212,142 @@ struct TriangleHits {
   Int index;
 };
 
-// Where rays o + t d hit the front of triangle `i`; sets `*is_hit` there.
+// Where rays o + t d hit triangle `i`, its front alone unless `kBoth`; sets
+// `*is_hit` there.
 // Source: Moeller and Trumbore, Fast, Minimum Storage Ray/Triangle
 // Intersection, Journal of Graphics Tools 2(1), 1997.
+template <bool kBoth>
 HWY_INLINE Float MeetTriangle(const TriangleSet& set, size_t i, Vec3 o, Vec3 d,
                               Mask* is_hit) {
+  const float* corners = set.corners() + i * TriangleSet::kStride;
   const auto load = [&](size_t k) HWY_ATTR {
-    return Vec3{Set(set.corner(k, 0)[i]), Set(set.corner(k, 1)[i]),
-                Set(set.corner(k, 2)[i])};
+    const float* at = corners + 3 * k;
+    return Vec3{Set(at[0]), Set(at[1]), Set(at[2])};
   };
   const Vec3 corner = load(0);
   const Vec3 edge1 = load(1) - corner;
   const Vec3 edge2 = load(2) - corner;
   const Vec3 p = Cross(d, edge2);
-  const Float determinant = Dot(edge1, p);
+  Float determinant = Dot(edge1, p);
   const Vec3 v = o - corner;
-  const Float a = Dot(v, p);
+  Float a = Dot(v, p);
   const Vec3 q = Cross(v, edge1);
-  const Float b = Dot(d, q);
-  // not seen from behind or edge on
+  Float b = Dot(d, q);
+  Float t = Dot(edge2, q);
+  if constexpr (kBoth) {
+    // the sign of the determinant tells the side
+    const Float sign = hn::CopySign(Set(1.0f), determinant);
+    determinant = determinant * sign;
+    a = a * sign;
+    b = b * sign;
+    t = t * sign;
+  }
+  // not edge on, and not from behind
   const Mask is_front = determinant > Set(1e-30f);
   const Mask is_inside =
       hn::And(hn::And(a >= Zero(), b >= Zero()), a + b <= determinant);
   *is_hit = hn::And(is_front, is_inside);
-  return Dot(edge2, q) / If(is_front, determinant, Set(1.0f));
+  return t / If(is_front, determinant, Set(1.0f));
 }
 
-// The first triangles with t_min < t < t_max; with kAny any such triangle.
-// Lanes with t_max < t_min are inactive.
-//
-// All lanes traverse the tree together, as neighbouring rays mostly would
-// anyway. A lane's result depends neither on the others nor on the order of the
-// visits: a hit counts only from its ray's entry into the leaf's box on, so a
-// skipped box, which is entered after the best hit, cannot hold a better one;
-// among equal hits the lower number wins.
-template <bool kAny>
-HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
-                                    Float t_min, Float t_max) {
-  const auto& nodes = set.nodes();
-  Float best = t_max;
-  Int index = hn::Set(kInt, -1);
-  if (nodes.empty()) return {Set(kMiss), index};
-  const Vec3 inverse = {SafeInverse(d.x), SafeInverse(d.y), SafeInverse(d.z)};
-  // which child of a node comes first for the first ray
-  const std::array<bool, 3> is_backward = {
-      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
-  // a tree of 2^31 triangles is 32 deep
-  std::array<int32_t, 64> stack;
-  size_t depth = 0;
-  stack[depth++] = 0;
-  while (depth > 0) {
-    const int32_t at = stack[--depth];
-    const TriangleSet::Node& node = nodes[static_cast<size_t>(at)];
+// Tests of rays against the boxes of a tree. All lanes traverse it together, as
+// neighbouring rays mostly would anyway.
+struct BoxTest {
+  Vec3 o, inverse;
+  Float t_min;
+
+  HWY_INLINE BoxTest(Vec3 origin, Vec3 d, Float first)
+      : o(origin),
+        inverse{SafeInverse(d.x), SafeInverse(d.y), SafeInverse(d.z)},
+        t_min(first) {}
+
+  // Lanes that enter the box, at `*enter`, no later than at `t_max`.
+  HWY_INLINE Mask Meets(const TriangleSet::Node& node, Float t_max,
+                        Float* enter) const {
     const Vec3 low = (Set(node.low) - o) * inverse;
     const Vec3 high = (Set(node.high) - o) * inverse;
-    const Float enter = hn::Max(
+    *enter = hn::Max(
         hn::Max(hn::Max(t_min, hn::Min(low.x, high.x)), hn::Min(low.y, high.y)),
         hn::Min(low.z, high.z));
     const Float leave =
         hn::Min(hn::Min(hn::Max(low.x, high.x), hn::Max(low.y, high.y)),
                 hn::Max(low.z, high.z));
     // tolerance for rounding: no edge of a triangle may be lost
-    const Mask meets = hn::And(enter <= leave * Set(1.00001f), enter <= best);
+    return hn::And(*enter <= leave * Set(1.00001f), *enter <= t_max);
+  }
+};
+
+using NodeStack = std::array<int32_t, TriangleSet::kMaxDepth + 1>;
+
+// Calls visit(lanes, triangle, t) for all triangles whose front the rays hit.
+template <typename Visit>
+HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
+                             const Visit& visit) {
+  const TriangleSet::Node* nodes = set.nodes();
+  if (nodes == nullptr) return;
+  const BoxTest test(o, d, Zero());
+  NodeStack stack;
+  size_t depth = 0;
+  stack[depth++] = 0;
+  while (depth > 0) {
+    const int32_t at = stack[--depth];
+    const TriangleSet::Node& node = nodes[at];
+    Float enter;
+    if (hn::AllFalse(kFloat, test.Meets(node, Set(kMiss), &enter))) continue;
+    if (!node.is_leaf()) {
+      stack[depth++] = node.first + 1;
+      stack[depth++] = node.first;
+      continue;
+    }
+    for (int32_t i = node.first; i < node.first + node.count; ++i) {
+      Mask is_hit;
+      const Float t =
+          MeetTriangle<false>(set, static_cast<size_t>(i), o, d, &is_hit);
+      is_hit = hn::And(is_hit, t > Zero());
+      if (!hn::AllFalse(kFloat, is_hit)) visit(is_hit, i, t);
+    }
+  }
+}
+
+// The first triangles with t_min < t < t_max that face the ray's origin; with
+// kAny any such triangle, whichever way it faces.
+// Lanes with t_max < t_min are inactive.
+//
+// A lane's result depends neither on the others nor on the order of the visits:
+// a hit counts only from its ray's entry into the leaf's box on, so a skipped
+// box, which is entered after the best hit, cannot hold a better one; among
+// equal hits the lower number wins.
+template <bool kAny>
+HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
+                                    Float t_min, Float t_max) {
+  const TriangleSet::Node* nodes = set.nodes();
+  Float best = t_max;
+  Int index = hn::Set(kInt, -1);
+  if (nodes == nullptr) return {Set(kMiss), index};
+  const BoxTest test(o, d, t_min);
+  // which child of a node comes first for the first ray
+  const std::array<bool, 3> is_backward = {
+      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
+  NodeStack stack;
+  size_t depth = 0;
+  stack[depth++] = 0;
+  while (depth > 0) {
+    const int32_t at = stack[--depth];
+    const TriangleSet::Node& node = nodes[at];
+    Float enter;
+    const Mask meets = test.Meets(node, best, &enter);
     if (hn::AllFalse(kFloat, meets)) continue;
-    if (node.count == 0) {
-      const bool is_far_first = is_backward[static_cast<size_t>(node.axis)];
-      stack[depth++] = is_far_first ? at + 1 : node.first;
-      stack[depth++] = is_far_first ? node.first : at + 1;
+    if (!node.is_leaf()) {
+      const int32_t is_far_first = is_backward[node.axis()] ? 1 : 0;
+      stack[depth++] = node.first + 1 - is_far_first;
+      stack[depth++] = node.first + is_far_first;
       continue;
     }
     for (int32_t i = node.first; i < node.first + node.count; ++i) {
       Mask is_hit;
       const Float t = hn::Max(
-          MeetTriangle(set, static_cast<size_t>(i), o, d, &is_hit), enter);
+          MeetTriangle<kAny>(set, static_cast<size_t>(i), o, d, &is_hit),
+          enter);
       const Int number = hn::Set(kInt, i);
       const Mask is_lower = hn::RebindMask(kFloat, hn::Lt(number, index));
       const Mask is_better =

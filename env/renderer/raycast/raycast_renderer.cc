@@ -27,6 +27,9 @@ std::shared_ptr<const raycast::Assets> MakeAssets(const mjModel& model,
   for (int id = 0; id < model.nhfield; ++id) {
     assets->height_fields.push_back(raycast::MakeHeightField(model, id));
   }
+  for (int id = 0; id < model.nskin; ++id) {
+    assets->skins.push_back(raycast::MakeSkin(model, id));
+  }
   return assets;
 }
 

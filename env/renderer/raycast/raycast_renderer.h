@@ -23,13 +23,12 @@ namespace replicant::env {
 // vectors of pixels; the instruction set is chosen at run time, and all sets
 // give the same bits on every machine.
 //
-// Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes and
-// height fields.
+// Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes, height
+// fields, skins and flexes.
 //
 // Thread-safety: one thread at a time; siblings share only constant assets.
 class RaycastRenderer : public Renderer {
  public:
-  // Throws UnsupportedScene for textures that cannot be drawn.
   explicit RaycastRenderer(const mjModel& model);
 
   void Render(const mjModel& model, mjData& data, int camera, int height,

@@ -18,32 +18,37 @@ struct MipLevels {
   Float share;
 };
 
-// `rho` is the largest distance in texels of level 0 between neighbouring
-// pixels. llvmpipe blends two levels only over half the range ("brilinear",
-// lp_bld_sample.c): with rho * 1.2374 = 2^e m it uses level e and the share 2 m
-// - 3 of level e + 1.
-HWY_INLINE MipLevels ChooseLevels(const Texture& texture, Float rho) {
-  constexpr float kPreFactor = 3.5f / (2.0f * 1.41421356f);
+// `rho2` is the square of the largest distance in texels of level 0 between
+// neighbouring pixels. llvmpipe takes the level (e + m - 1) / 2 for rho2 = 2^e
+// m, which is nearly log2(rho), and blends the two levels about it.
+HWY_INLINE MipLevels ChooseLevels(const Texture& texture, Float rho2) {
   Float exponent, mantissa;
-  SplitFloat(hn::Max(rho * Set(kPreFactor), Set(1e-6f)), &exponent, &mantissa);
+  SplitFloat(hn::Max(rho2, Set(1e-12f)), &exponent, &mantissa);
+  const Float level = (exponent + mantissa - Set(1.0f)) * Set(0.5f);
   const Float last = Set(static_cast<float>(texture.num_levels - 1));
-  const Float share = mantissa * Set(2.0f) - Set(3.0f);
+  const Float whole = hn::Floor(level);
   // no blending beyond the existing levels
-  const Mask is_blended = hn::And(exponent >= Zero(), exponent < last);
-  return {ToInt(hn::Min(hn::Max(exponent, Zero()), last)),
-          If(is_blended, share, Set(-1.0f))};
+  const Mask is_blended = hn::And(whole >= Zero(), whole < last);
+  return {ToInt(hn::Min(hn::Max(whole, Zero()), last)),
+          If(is_blended, level - whole, Set(-1.0f))};
 }
 
-HWY_INLINE Color UnpackTexel(Int texel) {
+HWY_INLINE Color UnpackTexel(const Texture& texture, Int texel) {
   const Int mask = hn::Set(kInt, 0xFF);
-  return {ToFloat(hn::And(texel, mask)),
-          ToFloat(hn::And(hn::ShiftRight<8>(texel), mask)),
-          ToFloat(hn::And(hn::ShiftRight<16>(texel), mask))};
+  const Int r = hn::And(texel, mask);
+  const Int g = hn::And(hn::ShiftRight<8>(texel), mask);
+  const Int b = hn::And(hn::ShiftRight<16>(texel), mask);
+  if (!texture.is_srgb) return {ToFloat(r), ToFloat(g), ToFloat(b)};
+  const float* linear = kLinearOfSrgb.data();
+  return {Gather(linear, r), Gather(linear, g), Gather(linear, b)};
 }
 
 HWY_INLINE Color FetchTexel(const Texture& texture, Int index) {
-  return UnpackTexel(hn::GatherIndex(
-      kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index));
+  return UnpackTexel(
+      texture,
+      hn::GatherIndex(kInt,
+                      reinterpret_cast<const int32_t*>(texture.texels.data()),
+                      index));
 }
 
 HWY_INLINE Color Lerp(Color a, Color b, Float share) {
@@ -138,9 +143,13 @@ HWY_INLINE FlatPlace FindFlatPlace(const Texture& texture, Float s, Float t,
                                    Float sx, Float tx, Float sy, Float ty) {
   const Float width = Set(static_cast<float>(texture.width[0]));
   const Float height = Set(static_cast<float>(texture.height[0]));
-  const Float rho = hn::Max(hn::Max(hn::Abs(sx), hn::Abs(sy)) * width,
-                            hn::Max(hn::Abs(tx), hn::Abs(ty)) * height);
-  return {s - hn::Floor(s), t - hn::Floor(t), ChooseLevels(texture, rho)};
+  const auto square = [&](Float ds, Float dt) HWY_ATTR {
+    const Float x = ds * width;
+    const Float y = dt * height;
+    return Fma(y, y, x * x);
+  };
+  const Float rho2 = hn::Max(square(sx, tx), square(sy, ty));
+  return {s - hn::Floor(s), t - hn::Floor(t), ChooseLevels(texture, rho2)};
 }
 
 // The first of the four texels that Bilinear() blends in a flat texture.
@@ -166,12 +175,13 @@ HWY_INLINE Color SampleEven(const Texture& texture, const FlatPlace& at,
   const Int fine = FirstTexel(texture, mip.level, at);
   const Mask is_blended = mip.share > Zero();
   Int marks = fine;
-  Color color = UnpackTexel(fine);
+  Color color = UnpackTexel(texture, fine);
   if (!hn::AllFalse(kFloat, is_blended)) {
     const Int next = If(is_blended, mip.level + hn::Set(kInt, 1), mip.level);
     const Int coarse = FirstTexel(texture, next, at);
     marks = hn::And(fine, coarse);
-    color = If(is_blended, Lerp(color, UnpackTexel(coarse), mip.share), color);
+    color = If(is_blended, Lerp(color, UnpackTexel(texture, coarse), mip.share),
+               color);
   }
   *is_known = hn::RebindMask(
       kFloat,
@@ -210,12 +220,13 @@ HWY_INLINE Color SampleCube(const Texture& texture, Vec3 d, Vec3 dx, Vec3 dy) {
   // quotient rule: (a.x / a.z)' = (a.x' - s a.z') / a.z
   const auto move = [&](Vec3 step) HWY_ATTR {
     const Vec3 v = CubeAxes(step, is_x, is_y, is_negative);
-    return hn::Max(hn::Abs((v.x - s * v.z) * inverse),
-                   hn::Abs((v.y - t * v.z) * inverse));
+    const Float ds = (v.x - s * v.z) * inverse;
+    const Float dt = (v.y - t * v.z) * inverse;
+    return Fma(dt, dt, ds * ds);
   };
-  const Float half_width = Set(0.5f * static_cast<float>(texture.width[0]));
-  const Float rho = hn::Max(move(dx), move(dy)) * half_width;
-  return Filtered(texture, ChooseLevels(texture, rho), face,
+  const float half_width = 0.5f * static_cast<float>(texture.width[0]);
+  const Float rho2 = hn::Max(move(dx), move(dy)) * Set(half_width * half_width);
+  return Filtered(texture, ChooseLevels(texture, rho2), face,
                   s * Set(0.5f) + Set(0.5f), t * Set(0.5f) + Set(0.5f));
 }
 

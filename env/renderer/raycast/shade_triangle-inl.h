@@ -47,8 +47,8 @@ HWY_INLINE PixelPlaces FindPlaces(Int pixels, Int samples) {
     const Mask is_covered = hn::RebindMask(
         kFloat,
         hn::Gt(hn::And(samples, hn::Set(kInt, 1 << s)), hn::Zero(kInt)));
-    dx = If(is_covered, Set(kSampleX[s]), dx);
-    dy = If(is_covered, Set(kSampleY[s]), dy);
+    dx = If(is_covered, Set(kFourSamples.x[s]), dx);
+    dy = If(is_covered, Set(kFourSamples.y[s]), dy);
   }
   return {x, y, x + If(is_full, half, dx), y + If(is_full, half, dy), false};
 }
@@ -61,7 +61,9 @@ struct TrianglePlane {
   Float inverse_area2;  // 1 / normal^2
 };
 
-HWY_INLINE TrianglePlane MakePlane(const Triangle& t) {
+// `is_wound`: the corners stand counter-clockwise, seen from outside; otherwise
+// the normals tell where that is.
+HWY_INLINE TrianglePlane MakePlane(const Triangle& t, bool is_wound) {
   TrianglePlane plane;
   plane.corner = t.corner[0];
   plane.edge1 = t.corner[1] - t.corner[0];
@@ -69,6 +71,8 @@ HWY_INLINE TrianglePlane MakePlane(const Triangle& t) {
   plane.normal = Cross(plane.edge1, plane.edge2);
   plane.inverse_area2 =
       Set(1.0f) / hn::Max(Dot(plane.normal, plane.normal), Set(1e-36f));
+  plane.outward = plane.normal;
+  if (is_wound) return plane;
   const Vec3 out = t.normal[0] + t.normal[1] + t.normal[2];
   const Mask is_inward = Dot(plane.normal, out) < Zero();
   plane.outward = plane.normal * If(is_inward, Set(-1.0f), Set(1.0f));
@@ -106,12 +110,12 @@ struct TexturePoint {
 
 // The texture points of a vector of pixel centres. Neighbours within an aligned
 // square of two by two pixels, counted from the bottom row, share their
-// differences, as in OpenGL. `meet(x, y)` is the point of the surface at
-// picture coordinates (x, y), in local coordinates.
-template <typename Meet>
+// differences, as in OpenGL. `find(x, y)` is the point of the surface at
+// picture coordinates (x, y), in local coordinates or those of its corners.
+template <typename Find>
 HWY_INLINE TexturePoint FindTexturePoint(const Drawing& drawing,
                                          const PixelPlaces& at, Vec3 center,
-                                         const Meet& meet) {
+                                         const Find& find) {
   const Primitive& p = *drawing.primitive;
   const Vec3 scale = Set(p.texture_scale);
   const Float last_row = Set(static_cast<float>(drawing.snapshot->height - 1));
@@ -121,9 +125,9 @@ HWY_INLINE TexturePoint FindTexturePoint(const Drawing& drawing,
   const Float x0 = even(at.x) + half;
   // rows from the bottom
   const Float y0 = last_row - even(last_row - at.y) + half;
-  const Vec3 origin = meet(x0, y0) * scale;
-  return {center * scale, meet(x0 + Set(1.0f), y0) * scale - origin,
-          meet(x0, y0 - Set(1.0f)) * scale - origin};
+  const Vec3 origin = find(x0, y0) * scale;
+  return {center * scale, find(x0 + Set(1.0f), y0) * scale - origin,
+          find(x0, y0 - Set(1.0f)) * scale - origin};
 }
 
 HWY_INLINE FlatPlace FindFlatPlace(const Primitive& p, const TexturePoint& at) {
@@ -168,15 +172,23 @@ HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
 }
 
 // Triangles of a mesh or height field by number.
-HWY_INLINE Triangle LoadTriangle(const TriangleSet& set, Int index) {
+HWY_INLINE Triangle LoadTriangle(const Primitive& p, Int index) {
+  const TriangleSet& set = *p.triangles;
+  const Int at = index * hn::Set(kInt, TriangleSet::kStride);
+  const Int at_texture = index * hn::Set(kInt, TriangleSet::kTextureStride);
   Triangle triangle;
   for (size_t k = 0; k < 3; ++k) {
-    triangle.corner[k] = {Gather(set.corner(k, 0), index),
-                          Gather(set.corner(k, 1), index),
-                          Gather(set.corner(k, 2), index)};
-    triangle.normal[k] = Normalized({Gather(set.normal(k, 0), index),
-                                     Gather(set.normal(k, 1), index),
-                                     Gather(set.normal(k, 2), index)});
+    const float* corner = set.corners() + 3 * k;
+    triangle.corner[k] = {Gather(corner, at), Gather(corner + 1, at),
+                          Gather(corner + 2, at)};
+    const float* normal = set.normals() + 3 * k;
+    triangle.normal[k] = Normalized(
+        {Gather(normal, at), Gather(normal + 1, at), Gather(normal + 2, at)});
+    triangle.s[k] = triangle.t[k] = Zero();
+    if (!p.has_corner_coordinates) continue;
+    const float* texture = set.texture_coordinates() + 2 * k;
+    triangle.s[k] = Gather(texture, at_texture);
+    triangle.t[k] = Gather(texture + 1, at_texture);
   }
   return triangle;
 }
@@ -216,7 +228,8 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
 // Shades pixels that show one triangle each.
 HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
                                const Triangle& triangle, Vec3 hit) {
-  const TrianglePlane plane = MakePlane(triangle);
+  const TrianglePlane plane =
+      MakePlane(triangle, drawing.primitive->shape == Shape::kTriangles);
   const auto meet = [&](Float x, Float y, Vec3 fallback) HWY_ATTR {
     return MeetPlane(plane, drawing.rays.origin, drawing.rays.Direction(x, y),
                      fallback);
@@ -226,12 +239,21 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   Float share1, share2;
   Shares(plane, center, &share1, &share2);
   Color texture = Set(Float3{1, 1, 1});
-  if (drawing.primitive->texture != nullptr) {
+  if (const Primitive& p = *drawing.primitive; p.texture != nullptr) {
+    const auto coordinates = [&](Vec3 point) HWY_ATTR {
+      if (!p.has_corner_coordinates) return point;
+      Float toward1, toward2;
+      Shares(plane, point, &toward1, &toward2);
+      const auto blend = [&](const Float* c) HWY_ATTR {
+        return Fma(c[2] - c[0], toward2, Fma(c[1] - c[0], toward1, c[0]));
+      };
+      return Vec3{blend(triangle.s), blend(triangle.t), Zero()};
+    };
     texture = TextureColor(
-        *drawing.primitive,
-        FindTexturePoint(drawing, at, center, [&](Float x, Float y) HWY_ATTR {
-          return meet(x, y, center);
-        }));
+        p, FindTexturePoint(drawing, at, coordinates(center),
+                            [&](Float x, Float y) HWY_ATTR {
+                              return coordinates(meet(x, y, center));
+                            }));
   }
 
   const LocalScene& scene = drawing.scene;
@@ -258,7 +280,7 @@ HWY_INLINE Bytes ShadePixels(const Drawing& drawing, const PixelList& list,
   const Primitive& p = *drawing.primitive;
   if constexpr (kShape == Shape::kTriangles) {
     const Triangle t =
-        LoadTriangle(*p.triangles, hn::LoadU(kInt, list.triangles.data() + i));
+        LoadTriangle(p, hn::LoadU(kInt, list.triangles.data() + i));
     return ShadeTriangle(
         drawing, at, t,
         (t.corner[0] + t.corner[1] + t.corner[2]) * Set(1.0f / 3));

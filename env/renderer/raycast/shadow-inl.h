@@ -44,12 +44,26 @@ struct Casters {
   const Light* light = nullptr;
   // the spot light's position in unit coordinates of every primitive
   std::vector<SharedOrigin> origins;
+  // whether MayCut() of every primitive
+  std::vector<uint8_t> are_cut;
   std::vector<const Primitive*> primitives;
   // where their shadows can fall if the receiver is a plane
   std::vector<Footprint> footprints;
   // bounds of all footprints
   Footprint around = kNowhere;
 };
+
+// Whether the plane where the light begins to shine may cut `caster`.
+inline bool MayCut(const Light& light, const Primitive& caster) {
+  Float3 v;
+  for (size_t i = 0; i < 3; ++i) v[i] = caster.position[i] - light.position[i];
+  const Float3& d = light.direction;
+  const float depth = v[0] * d[0] + v[1] * d[1] + v[2] * d[2];
+  const float reach = caster.bounding_radius + light.shadow_near;
+  if (std::abs(depth) > reach) return false;
+  return light.is_directional ||
+         v[0] * v[0] + v[1] * v[1] + v[2] * v[2] < 4 * reach * reach;
+}
 
 // One per light with shadow.
 inline std::vector<Casters> MakeCasters(const Snapshot& snapshot) {
@@ -58,6 +72,10 @@ inline std::vector<Casters> MakeCasters(const Snapshot& snapshot) {
     if (!light.casts_shadow) continue;
     Casters& casters = all.emplace_back();
     casters.light = &light;
+    casters.are_cut.reserve(snapshot.primitives.size());
+    for (const Primitive& p : snapshot.primitives) {
+      casters.are_cut.push_back(MayCut(light, p) ? 1 : 0);
+    }
     if (light.is_directional) continue;
     casters.origins.reserve(snapshot.primitives.size());
     for (const Primitive& p : snapshot.primitives) {
@@ -157,6 +175,17 @@ inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
   }
 }
 
+// Where the rays o + t d leave a convex shape: lanes with first < t <
+// kShadowEnd. Seen from the rays' ends, at t = 1, they enter it there.
+template <Shape kShape>
+HWY_INLINE Mask IsLeft(const Primitive& p, Vec3 o, Vec3 d, Float first) {
+  const Origin end = MakeOrigin<kShape>(p, o + d);
+  const Float nearness = Nearness<kShape>(
+      p, end, Vec3s<1>{{Zero() - d.x, Zero() - d.y, Zero() - d.z}})[0];
+  return hn::And(nearness * (Set(1.0f) - first) > Set(1.0f),
+                 nearness * Set(1.0f - kShadowEnd) < Set(1.0f));
+}
+
 // Whether the light reaches the world points `point`, for lanes in `wanted`.
 // Points outside the light's shadow map are lit. `may_shade(footprint)` tells
 // whether the shadow of a caster must be tested.
@@ -185,6 +214,7 @@ HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
     if (!may_shade(casters.footprints[i])) continue;
     const Primitive* caster = casters.primitives[i];
     const Primitive& p = *caster;
+    const auto index = static_cast<size_t>(caster - snapshot.primitives.data());
     const Vec3 d = Rotate(p.world_to_unit, direction);
     const Mask is_between = VisitShape(p.shape, [&](auto shape) HWY_ATTR {
       Origin origin;
@@ -192,8 +222,7 @@ HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
         origin = MakeOrigin<shape()>(
             p, Rotate(p.world_to_unit, point - direction - Set(p.position)));
       } else {
-        origin = Set(casters.origins[static_cast<size_t>(
-            caster - snapshot.primitives.data())]);
+        origin = Set(casters.origins[index]);
       }
       if constexpr (shape() == Shape::kTriangles) {
         const TriangleHits hits =
@@ -202,8 +231,11 @@ HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
         return hn::RebindMask(kFloat, hn::Gt(hits.index, hn::Set(kInt, -1)));
       } else {
         const Float nearness = Nearness<shape()>(p, origin, Vec3s<1>{d})[0];
-        return hn::And(nearness > Set(1.0f / kShadowEnd),
-                       nearness * first < Set(1.0f));
+        const Mask is_entered = hn::And(nearness > Set(1.0f / kShadowEnd),
+                                        nearness * first < Set(1.0f));
+        if (casters.are_cut[index] == 0) return is_entered;
+        // back faces cast shadows, too
+        return hn::Or(is_entered, IsLeft<shape()>(p, origin.at, d, first));
       }
     });
     is_open = hn::AndNot(is_between, is_open);

@@ -113,17 +113,12 @@ Light TakeLight(const mjModel& model, const mjvLight& from, float near_depth) {
         static_cast<float>(model.stat.extent) * model.vis.map.shadowclip;
     return light;
   }
-  if (from.type != mjLIGHT_SPOT) {
-    throw UnsupportedScene(fmt::format(
-        "raycast: light {} has a type that mjr_render leaves out (point or "
-        "image); hint: make it a spot light with cutoff 180",
-        from.id));
-  }
   light.attenuation = ToFloat3(from.attenuation);
   constexpr double kRadians = std::numbers::pi / 180;
-  // 180 degrees stand for a point light
+  // OpenGL knows cutoffs up to 90 degrees and 180, a light without a cone,
+  // which it keeps where another one is set
   light.cos_cutoff =
-      from.cutoff >= 180
+      from.cutoff > 90
           ? -2.0f
           : static_cast<float>(std::cos(double{from.cutoff} * kRadians));
   light.exponent = from.exponent;
@@ -136,7 +131,12 @@ Light TakeLight(const mjModel& model, const mjvLight& from, float near_depth) {
 void TakeLights(const mjModel& model, const mjvScene& scene, Snapshot& s) {
   s.lights.clear();
   for (int i = 0; i < std::min(scene.nlight, kMaxLights); ++i) {
-    s.lights.push_back(TakeLight(model, scene.lights[i], s.near_depth));
+    const mjvLight& light = scene.lights[i];
+    // mjr_render leaves out point and image lights
+    if (light.type != mjLIGHT_DIRECTIONAL && light.type != mjLIGHT_SPOT) {
+      continue;
+    }
+    s.lights.push_back(TakeLight(model, light, s.near_depth));
   }
   // MuJoCo's light of last resort
   const float ambient = scene.nlight > 0 ? 0.0f : 0.3f;
@@ -186,8 +186,11 @@ Shape ShapeOf(const mjvGeom& geom) {
     case mjGEOM_BOX:
       return Shape::kBox;
     case mjGEOM_HFIELD:
+    case mjGEOM_SKIN:
+    case mjGEOM_FLEX:
       return Shape::kTriangles;
     case mjGEOM_MESH:
+    case mjGEOM_SDF:
       // odd numbers stand for convex hulls
       if (geom.dataid % 2 == 0) return Shape::kTriangles;
       break;
@@ -198,16 +201,14 @@ Shape ShapeOf(const mjvGeom& geom) {
     int type;
     const char* name;
   };
-  constexpr std::array<Name, 10> kNames{{{mjGEOM_MESH, "convex hull of a mesh"},
-                                         {mjGEOM_SDF, "signed distance field"},
-                                         {mjGEOM_ARROW, "arrow"},
-                                         {mjGEOM_ARROW1, "arrow"},
-                                         {mjGEOM_ARROW2, "arrow"},
-                                         {mjGEOM_LINE, "line"},
-                                         {mjGEOM_LINEBOX, "line box"},
-                                         {mjGEOM_FLEX, "flex"},
-                                         {mjGEOM_SKIN, "skin"},
-                                         {mjGEOM_TRIANGLE, "triangle"}}};
+  constexpr std::array<Name, 8> kNames{{{mjGEOM_MESH, "convex hull of a mesh"},
+                                        {mjGEOM_SDF, "convex hull of a mesh"},
+                                        {mjGEOM_ARROW, "arrow"},
+                                        {mjGEOM_ARROW1, "arrow"},
+                                        {mjGEOM_ARROW2, "arrow"},
+                                        {mjGEOM_LINE, "line"},
+                                        {mjGEOM_LINEBOX, "line box"},
+                                        {mjGEOM_TRIANGLE, "triangle"}}};
   const char* name = "geom";
   for (const Name& entry : kNames) {
     if (entry.type == geom.type) name = entry.name;
@@ -275,15 +276,18 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
               model.mat_texrepeat[2 * geom.matid + 1]};
   }
   if (id < 0) return;
-  p.texture = assets.textures[static_cast<size_t>(id)].get();
-  if (p.texture->is_srgb) {
+  const Texture& texture = *assets.textures[static_cast<size_t>(id)];
+  // texture coordinates look up flat textures only
+  if (texture.is_missing() || (texture.is_cube && geom.texcoord != 0)) return;
+  if (texture.has_alpha) {
     throw UnsupportedScene(fmt::format(
-        "raycast: texture {} is in sRGB, which cannot be drawn; hint: use the "
-        "renderer gl",
+        "raycast: texture {} has transparent texels, which cannot be drawn; "
+        "hint: use the renderer gl",
         id));
   }
+  p.texture = &texture;
 
-  if (p.texture->is_cube) {
+  if (texture.is_cube) {
     // object coordinates: local ones over the size
     for (size_t i = 0; i < 3; ++i) {
       const float size = geom.size[i];
@@ -296,25 +300,70 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
     }
     return;
   }
-  if (p.shape != Shape::kPlane) {
-    throw UnsupportedScene(fmt::format(
-        "raycast: geom {} has the flat texture {}; only planes can have one; "
-        "hint: use a cube texture or the renderer gl",
-        geom.objid, id));
-  }
-  // s runs over the whole plane from left to right, t from far to near
+  p.has_corner_coordinates = p.shape == Shape::kTriangles
+                                 ? geom.texcoord != 0
+                                 : p.shape != Shape::kPlane;
+  const bool is_infinite = geom.size[0] <= 0 || geom.size[1] <= 0;
   for (size_t i = 0; i < 2; ++i) {
-    const float sign = i == 0 ? 1.0f : -1.0f;
     const float size = geom.size[i];
+    if (p.has_corner_coordinates) {
+      p.texture_scale[i] = repeat[i] * (is_uniform && size > 0 ? size : 1.0f);
+      continue;
+    }
+    // local coordinates: s runs from left to right, t from far to near
+    const float sign = i == 0 ? 1.0f : -1.0f;
     const float scale =
         repeat[i] * (is_uniform || size <= 0 ? 0.5f : 0.5f / size);
     p.texture_scale[i] = sign * scale;
-    p.texture_offset[i] = scale * std::max(size, 0.0f);
+    // over the whole of a plane; else from its middle
+    const bool is_whole = p.shape == Shape::kPlane && !is_infinite;
+    p.texture_offset[i] = is_whole ? scale * size : -0.5f;
+    if (p.shape == Shape::kPlane && is_infinite && size > 0) {
+      p.texture_offset[i] += scale * size;
+    }
   }
 }
 
-Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
-                   const Assets& assets, const Float3& eye) {
+// Whether a point lies behind a plane.
+bool IsBehind(const Primitive& plane, const Float3& point) {
+  return Dot(Sub(point, plane.position), Axis(plane.rotation, 2)) < 0;
+}
+
+// The triangles of a geom; `moving` keeps those of this state.
+const TriangleSet* TrianglesOf(const mjModel& model, const mjvScene& scene,
+                               const mjvGeom& geom, const Assets& assets,
+                               std::unique_ptr<TriangleSet>& moving) {
+  switch (geom.type) {
+    case mjGEOM_HFIELD:
+      return &assets.height_fields[static_cast<size_t>(geom.dataid)];
+    case mjGEOM_SKIN: {
+      if (moving == nullptr) moving = std::make_unique<TriangleSet>();
+      *moving = assets.skins[static_cast<size_t>(geom.objid)];
+      MoveSkin(model, scene, geom.objid, *moving);
+      return moving.get();
+    }
+    case mjGEOM_FLEX: {
+      const bool has_faces =
+          scene.flexskinopt != 0 && scene.flexfaceused[geom.objid] > 0;
+      if (!has_faces && geom.size[0] > 0 &&
+          (scene.flexvertopt != 0 || scene.flexedgeopt != 0)) {
+        throw UnsupportedScene(fmt::format(
+            "raycast: flex {} is drawn as vertices and edges, which cannot be "
+            "drawn; hint: use the renderer gl",
+            geom.objid));
+      }
+      moving = std::make_unique<TriangleSet>(
+          MakeFlex(scene, geom.objid, geom.texcoord != 0 && geom.matid >= 0));
+      return moving.get();
+    }
+    default:
+      return &assets.meshes[static_cast<size_t>(geom.dataid / 2)];
+  }
+}
+
+Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
+                   const mjvGeom& geom, const Assets& assets, const Float3& eye,
+                   std::unique_ptr<TriangleSet>& moving) {
   Primitive p;
   p.shape = ShapeOf(geom);
   p.position = ToFloat3(geom.pos);
@@ -352,21 +401,18 @@ Primitive TakeGeom(const mjModel& model, const mjvGeom& geom,
       grid.per_step = 1 / std::max(grid.step, 1e-20f);
     }
     // seen from behind it lets more through
-    if (Dot(Sub(eye, p.position), Axis(p.rotation, 2)) < 0) {
+    if (IsBehind(p, eye)) {
       p.is_transparent = true;
       p.rgba[3] *= 0.3f;
     }
   }
   if (p.shape == Shape::kTriangles) {
-    if (p.is_transparent) {
-      throw UnsupportedScene(fmt::format(
-          "raycast: geom {} is a transparent mesh or height field, which "
-          "cannot be drawn; hint: use the renderer gl",
-          geom.objid));
+    p.triangles = TrianglesOf(model, scene, geom, assets, moving);
+    if (geom.type == mjGEOM_SKIN || geom.type == mjGEOM_FLEX) {
+      // in the world's coordinates
+      p.position = {};
+      p.rotation = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     }
-    p.triangles = geom.type == mjGEOM_MESH
-                      ? &assets.meshes[static_cast<size_t>(geom.dataid / 2)]
-                      : &assets.height_fields[static_cast<size_t>(geom.dataid)];
   }
   SetUnitCoordinates(p);
   SetTexture(model, geom, assets, p);
@@ -385,11 +431,9 @@ struct Extent {
   float far_depth = 0;
 };
 
-// The rectangle of the picture that holds the box around `p`, mirrored at
-// `mirror` if that is not null. A box that reaches behind the camera may be
-// anywhere.
-Extent ExtentOf(const Snapshot& s, const Primitive& p,
-                const Primitive* mirror) {
+// The rectangle of the picture that holds the box around `p`, or its image in
+// the mirror. A box that reaches behind the camera may be anywhere.
+Extent ExtentOf(const Snapshot& s, const Primitive& p, bool is_mirrored) {
   const Extent everything{{0, 0, s.width, s.height}, s.far_depth};
   const Float3& half = p.half_box;
   const Float3 forward{s.orientation[0], s.orientation[1], s.orientation[2]};
@@ -405,9 +449,9 @@ Extent ExtentOf(const Snapshot& s, const Primitive& p,
       at = AddScaled(at, Axis(p.rotation, i),
                      ((corner >> i) & 1) != 0 ? half[i] : -half[i]);
     }
-    if (mirror != nullptr) {
-      const Float3 normal = Axis(mirror->rotation, 2);
-      at = AddScaled(at, normal, -2 * Dot(Sub(at, mirror->position), normal));
+    if (is_mirrored) {
+      at = AddScaled(at, s.mirror_normal,
+                     -2 * Dot(Sub(at, s.mirror_position), s.mirror_normal));
     }
     const Float3 v = Sub(at, s.rays.origin);
     const float depth = Dot(v, forward);
@@ -480,21 +524,67 @@ void SetMirror(Snapshot& s) {
   for (size_t i = 0; i < s.primitives.size(); ++i) {
     const Primitive& p = s.primitives[i];
     if (p.reflectance <= 0 || p.is_transparent) continue;
-    if (p.shape == Shape::kBox) {
-      throw UnsupportedScene(
-          "raycast: the scene has a box that reflects, which cannot be drawn; "
-          "hint: make it a plane or use the renderer gl");
-    }
-    if (p.shape != Shape::kPlane) continue;
-    s.mirror = static_cast<int>(i);
+    if (p.shape != Shape::kPlane && p.shape != Shape::kBox) continue;
     const Float3 normal = Axis(p.rotation, 2);
-    s.mirrored_rays.origin =
-        AddScaled(s.rays.origin, normal,
-                  -2 * Dot(Sub(s.rays.origin, p.position), normal));
+    s.mirror_normal = normal;
+    s.mirror_position = p.position;
+    if (p.shape == Shape::kBox) {
+      s.mirror_position = AddScaled(p.position, normal, p.size[2]);
+    }
+    const float height = Dot(Sub(s.rays.origin, s.mirror_position), normal);
+    // no other mirror takes the place of a box that is seen from below
+    if (height < 0) return;
+    s.mirror = static_cast<int>(i);
+    s.mirrored_rays.origin = AddScaled(s.rays.origin, normal, -2 * height);
     s.mirrored_rays.base = Mirrored(s.rays.base, normal);
     s.mirrored_rays.per_x = Mirrored(s.rays.per_x, normal);
     s.mirrored_rays.per_y = Mirrored(s.rays.per_y, normal);
     return;
+  }
+}
+
+void SetHaze(const mjModel& model, const mjvScene& scene, Snapshot& s) {
+  s.haze.is_seen = false;
+  if (s.sky == nullptr || scene.flags[mjRND_HAZE] == 0 ||
+      scene.flags[mjRND_SKYBOX] == 0) {
+    return;
+  }
+  const mjvGeom* begin = scene.geoms;
+  const mjvGeom* end = begin + scene.ngeom;
+  const mjvGeom* plane = std::find_if(begin, end, [](const mjvGeom& g) {
+    return g.type == mjGEOM_PLANE && g.size[0] == 0 && g.size[1] == 0;
+  });
+  if (plane == end) return;
+  Haze& haze = s.haze;
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      haze.to_plane[3 * i + j] = plane->mat[3 * j + i];
+    }
+  }
+  const Float3 normal{plane->mat[2], plane->mat[5], plane->mat[8]};
+  haze.elevation = Dot(Sub(s.rays.origin, ToFloat3(plane->pos)), normal);
+  const float radius = model.vis.map.haze;
+  if (haze.elevation <= 0 || radius <= 0) return;
+  haze.is_seen = true;
+  haze.slope = radius / haze.elevation;
+  const double alpha = std::atan2(1.0, double{radius});
+  const double beta = 0.75 * std::numbers::pi - alpha;
+  haze.middle = static_cast<float>(std::sqrt(0.5) * radius * std::sin(alpha) /
+                                   std::sin(beta));
+  haze.color = 0;
+  for (int i = 0; i < 3; ++i) {
+    const float v = std::clamp(model.vis.rgba.haze[i], 0.0f, 1.0f);
+    haze.color |= static_cast<uint32_t>(v * 255 + 0.5f) << (10 * i);
+  }
+  const int slices = model.vis.quality.numslices;
+  const double half_angle = std::numbers::pi / slices;
+  haze.edge_x.clear();
+  haze.edge_y.clear();
+  for (int k = 0; k < slices; ++k) {
+    const double angle = (2 * k + 1) * half_angle;
+    const double length = 1 / std::cos(half_angle);
+    haze.edge_x.push_back(static_cast<float>(std::cos(angle) * length));
+    haze.edge_y.push_back(static_cast<float>(std::sin(angle) * length));
   }
 }
 
@@ -511,15 +601,17 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
   Snapshot& s = snapshot;
   s.height = height;
   s.width = width;
+  s.samples = model.vis.quality.offsamples > 0 ? &kFourSamples : &kOneSample;
   s.num_slices = model.vis.quality.numslices;
   s.num_stacks = model.vis.quality.numstacks;
   s.num_quads = model.vis.quality.numquads;
   TakeCamera(scene, s);
   TakeLights(model, scene, s);
   s.primitives.clear();
-  for (int i = 0; i < scene.ngeom; ++i) {
-    s.primitives.push_back(
-        TakeGeom(model, scene.geoms[i], assets, s.rays.origin));
+  s.moving.resize(static_cast<size_t>(scene.ngeom));
+  for (size_t i = 0; i < s.moving.size(); ++i) {
+    s.primitives.push_back(TakeGeom(model, scene, scene.geoms[i], assets,
+                                    s.rays.origin, s.moving[i]));
   }
   SortTransparent(scene, s);
   SetMirror(s);
@@ -530,9 +622,10 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
       s.sky = assets.textures[id].get();
     }
   }
+  SetHaze(model, scene, s);
   const float nearest_sky = NearestSky(s);
   for (Primitive& p : s.primitives) {
-    const Extent extent = ExtentOf(s, p, nullptr);
+    const Extent extent = ExtentOf(s, p, /*is_mirrored=*/false);
     p.rect = extent.rect;
     p.may_meet_sky =
         s.sky != nullptr && extent.far_depth >= 0.99f * nearest_sky;
@@ -540,7 +633,14 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
   if (s.mirror < 0) return;
   const Primitive& mirror = s.primitives[static_cast<size_t>(s.mirror)];
   for (Primitive& p : s.primitives) {
-    p.mirrored_rect = Overlap(ExtentOf(s, p, &mirror).rect, mirror.rect);
+    // OpenGL draws the side of a plane that the camera sees, in the mirror, too
+    if (p.shape == Shape::kPlane &&
+        IsBehind(p, s.rays.origin) != IsBehind(p, s.mirrored_rays.origin)) {
+      p.mirrored_rect = {};
+      continue;
+    }
+    p.mirrored_rect =
+        Overlap(ExtentOf(s, p, /*is_mirrored=*/true).rect, mirror.rect);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "env/renderer/raycast/samples.h"
 #include "env/renderer/raycast/texture.h"
 #include "env/renderer/raycast/triangles.h"
 
@@ -102,9 +103,10 @@ struct Primitive {
   bool is_transparent = false;
   bool casts_shadow = true;
 
-  // Texture coordinates are local coordinates times `texture_scale` plus
-  // `texture_offset`; null without a texture.
+  // Texture coordinates are the corners' own or local coordinates, times
+  // `texture_scale` plus `texture_offset`; null without a texture.
   const Texture* texture = nullptr;
+  bool has_corner_coordinates = false;
   Float3 texture_scale{}, texture_offset{};
 
   std::array<PlaneGrid, 2> grid;           // kPlane
@@ -113,6 +115,21 @@ struct Primitive {
   ScreenRect mirrored_rect;  // in the mirror, if the scene has one
   // whether parts of it may lie behind the painted sky
   bool may_meet_sky = false;
+};
+
+// The band of haze that MuJoCo draws at the horizon of an infinite plane: a
+// cone of `edges` sides that rises from the plane to the height of the eye,
+// there at the distance of the sky.
+struct Haze {
+  bool is_seen = false;
+  Float9 to_plane{};    // from directions to the plane's axes
+  float elevation = 0;  // of the eye over the plane
+  float slope = 0;      // 1 / elevation per radius: how far the cone narrows
+  float middle = 0;     // height of full haze, as a part of the elevation
+  uint32_t color = 0;   // packed
+  // a point of side k at radius R (of the polygon's corners) satisfies
+  // x edge_x[k] + y edge_y[k] = R
+  std::vector<float> edge_x, edge_y;
 };
 
 // All inputs of one picture.
@@ -128,11 +145,14 @@ struct Snapshot {
   Float9 orientation{};
   float slope_x = 0, slope_y = 0;
 
+  const SamplePlaces* samples = &kFourSamples;
   Rays rays;
   // the rays after the mirror, when `mirror` >= 0
   Rays mirrored_rays;
-  // index of the first reflecting primitive, -1 without one
+  // index of the first reflecting primitive, -1 without one: a plane or a box,
+  // whose upper side reflects
   int mirror = -1;
+  Float3 mirror_position{}, mirror_normal{};
 
   std::vector<Light> lights;
   Float3 global_ambient{};
@@ -144,6 +164,20 @@ struct Snapshot {
   // half height and radius of the cylinder with the sky's picture
   float sky_distance = 0;
 
+  Haze haze;
+
+  // skins and flexes in this state, by index of the primitive
+  std::vector<std::unique_ptr<TriangleSet>> moving;
+
+  // Whether the samples of a pixel are kept apart until the end.
+  bool keeps_samples() const {
+    return !transparent.empty() || haze.is_seen || is_box_mirror();
+  }
+  bool is_box_mirror() const {
+    return mirror >= 0 &&
+           primitives[static_cast<size_t>(mirror)].shape == Shape::kBox;
+  }
+
   // slices and stacks of curved shapes, squares per side of boxes
   int num_slices = 0, num_stacks = 0, num_quads = 0;
 };
@@ -153,6 +187,7 @@ struct Assets {
   std::vector<std::shared_ptr<const Texture>> textures;
   std::vector<TriangleSet> meshes;
   std::vector<TriangleSet> height_fields;
+  std::vector<TriangleSet> skins;  // in the pose of the model
 };
 
 // Converts `scene`, a picture of [height, width], to `snapshot`, which points

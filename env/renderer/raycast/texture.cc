@@ -1,13 +1,8 @@
 #include "env/renderer/raycast/texture.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-
-#include "base/check.h"
-#include "env/renderer/scene.h"
 
 namespace replicant::env::raycast {
 namespace {
@@ -30,17 +25,28 @@ Tap TapOf(int i, int from_size, int to_size) {
           std::clamp(first + 1, 0, from_size - 1), at - first};
 }
 
-uint32_t Blend(const uint32_t* from, int width, const Tap& x, const Tap& y) {
+// The sRGB channel of linear light, both from 0 to 255 (IEC 61966-2-1).
+double ToSrgb(double linear) {
+  const double v = linear / 255;
+  return 255 *
+         (v <= 0.0031308 ? 12.92 * v : 1.055 * std::pow(v, 1 / 2.4) - 0.055);
+}
+
+uint32_t Blend(const uint32_t* from, int width, bool is_srgb, const Tap& x,
+               const Tap& y) {
   uint32_t texel = 0;
   for (int channel = 0; channel < 3; ++channel) {
     const auto at = [&](int column, int row) {
-      return static_cast<double>(Channel(from[row * width + column], channel));
+      const uint32_t value = Channel(from[row * width + column], channel);
+      return is_srgb ? double{kLinearOfSrgb[value]}
+                     : static_cast<double>(value);
     };
     const double top = at(x.first, y.first) * (1 - x.weight) +
                        at(x.second, y.first) * x.weight;
     const double bottom = at(x.first, y.second) * (1 - x.weight) +
                           at(x.second, y.second) * x.weight;
-    const double value = top * (1 - y.weight) + bottom * y.weight;
+    double value = top * (1 - y.weight) + bottom * y.weight;
+    if (is_srgb) value = ToSrgb(value);
     texel |= static_cast<uint32_t>(std::lround(value)) << (8 * channel);
   }
   return texel;
@@ -78,7 +84,7 @@ void MakeMipMaps(Texture& texture) {
       uint32_t* to =
           texture.texels.data() + texture.offset[level] + face * width * height;
       // most textures have even sides most of the way
-      if (from_width % 2 == 0 && from_height % 2 == 0) {
+      if (!texture.is_srgb && from_width % 2 == 0 && from_height % 2 == 0) {
         for (int y = 0; y < height; ++y) {
           const uint32_t* row = from + 2 * y * from_width;
           const uint32_t* below = row + from_width;
@@ -92,8 +98,8 @@ void MakeMipMaps(Texture& texture) {
       for (int y = 0; y < height; ++y) {
         const Tap row = TapOf(y, from_height, height);
         for (int x = 0; x < width; ++x) {
-          to[y * width + x] =
-              Blend(from, from_width, TapOf(x, from_width, width), row);
+          to[y * width + x] = Blend(from, from_width, texture.is_srgb,
+                                    TapOf(x, from_width, width), row);
         }
       }
     }
@@ -155,6 +161,11 @@ class Source {
     return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16;
   }
 
+  // As far as MuJoCo's alpha test in the passes of lights with shadow.
+  bool IsTransparent(size_t i) const {
+    return channels_ == 4 && period_ == SIZE_MAX && data_[i * 4 + 3] < 252;
+  }
+
  private:
   const mjtByte* data_;
   size_t channels_;
@@ -163,22 +174,30 @@ class Source {
 
 }  // namespace
 
+const std::array<float, 256> kLinearOfSrgb = [] {
+  std::array<float, 256> linear{};
+  for (size_t i = 0; i < linear.size(); ++i) {
+    const double v = static_cast<double>(i) / 255;
+    linear[i] = static_cast<float>(
+        255 * (v <= 0.04045 ? v / 12.92 : std::pow((v + 0.055) / 1.055, 2.4)));
+  }
+  return linear;
+}();
+
 bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
   const Source source(model, id);
+  bool has_alpha = false;
   for (size_t i = 0; i < NumTexels(texture); ++i) {
     if ((texture.texels[i] & Texture::kColor) != source(i)) return false;
+    has_alpha |= source.IsTransparent(i);
   }
-  return true;
+  return has_alpha == texture.has_alpha;
 }
 
 Texture MakeTexture(const mjModel& model, int id) {
-  const int channels = model.tex_nchannel[id];
-  if (channels != 3 && channels != 4) {
-    throw UnsupportedScene(fmt::format(
-        "raycast: texture {} has {} channels; only 3 or 4 can be drawn", id,
-        channels));
-  }
   Texture texture;
+  const int channels = model.tex_nchannel[id];
+  if (channels != 3 && channels != 4) return texture;
   texture.is_cube = model.tex_type[id] != mjTEXTURE_2D;
   texture.is_srgb = model.tex_colorspace[id] == mjCOLORSPACE_SRGB;
   const int width = model.tex_width[id];
@@ -191,6 +210,7 @@ Texture MakeTexture(const mjModel& model, int id) {
   texture.texels.resize(NumTexels(texture));
   for (size_t i = 0; i < texture.texels.size(); ++i) {
     texture.texels[i] = source(i);
+    texture.has_alpha |= source.IsTransparent(i);
   }
   MakeMipMaps(texture);
   MarkEven(texture);

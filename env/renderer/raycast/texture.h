@@ -25,17 +25,26 @@ struct Texture {
   static constexpr uint32_t kEven = 0x01000000;
 
   bool is_cube = false;
+  // texels are stored in sRGB and blended as linear light
   bool is_srgb = false;
+  // has texels that OpenGL takes for transparent
+  bool has_alpha = false;
   int num_levels = 0;
   std::array<int32_t, kMaxLevels> width{};
   std::array<int32_t, kMaxLevels> height{};
   // in texels, of the whole level
   std::array<int32_t, kMaxLevels> offset{};
   std::vector<uint32_t> texels;
+
+  // OpenGL draws as if there were no texture.
+  bool is_missing() const { return num_levels == 0; }
 };
 
-// Reads texture `id` of `model` and builds its mip maps. Throws
-// UnsupportedScene if the texture is not RGB or RGBA, or is in sRGB.
+// Channels in sRGB as linear light, 0 to 255.
+extern const std::array<float, 256> kLinearOfSrgb;
+
+// Reads texture `id` of `model` and builds its mip maps. A texture that is not
+// RGB or RGBA is missing, as MuJoCo does not hand it to OpenGL.
 Texture MakeTexture(const mjModel& model, int id);
 
 // Whether `texture`, made from texture `id` of `model` or of a copy of it,

@@ -1,6 +1,7 @@
 // Finds the primitive that each sample of the picture sees. Included once per
 // instruction set.
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "env/renderer/raycast/intersect-inl.h"
@@ -58,8 +59,8 @@ struct Target {
     Floats<kNumSamples> at_x, at_y;
     const Float column = ToFloat(CountFrom(x));
     for (size_t s = 0; s < kNumSamples; ++s) {
-      at_x[s] = column + Set(kSampleX[s]);
-      at_y[s] = Set(static_cast<float>(y) + kSampleY[s]);
+      at_x[s] = column + Set(snapshot->samples->x[s]);
+      at_y[s] = Set(static_cast<float>(y) + snapshot->samples->y[s]);
       d[s] = rays.Direction(at_x[s], at_y[s]);
     }
     Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
@@ -134,9 +135,11 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   std::array<int32_t, hn::MaxLanes(kInt)> triangle;
   const auto look = [&](int x, int y, size_t first) HWY_ATTR {
     const Float at_x =
-        hn::LoadU(kFloat, kSpreadX.data() + first) + Set(static_cast<float>(x));
+        hn::LoadU(kFloat, target.snapshot->samples->spread_x.data() + first) +
+        Set(static_cast<float>(x));
     const Float at_y =
-        hn::LoadU(kFloat, kSpreadY.data() + first) + Set(static_cast<float>(y));
+        hn::LoadU(kFloat, target.snapshot->samples->spread_y.data() + first) +
+        Set(static_cast<float>(y));
     const TriangleHits hits = FindTriangles<false>(
         set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(),
         Set(kMiss));
@@ -300,46 +303,232 @@ inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
       });
 }
 
+// The samples in which the mirror is visible: of a box, its upper side.
+HWY_INLINE hn::Mask<IntTag> ShowsMirror(const Snapshot& snapshot,
+                                        const Frame& frame, int x, int y,
+                                        size_t at, size_t s) {
+  const auto is_mirror = hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at),
+                                hn::Set(kInt, snapshot.mirror));
+  if (!snapshot.is_box_mirror()) return is_mirror;
+  const Rays& rays = snapshot.rays;
+  const Vec3 d = Fma(
+      Set(rays.per_x), ToFloat(CountFrom(x)) + Set(snapshot.samples->x[s]),
+      Fma(Set(rays.per_y), Set(static_cast<float>(y) + snapshot.samples->y[s]),
+          Set(rays.base)));
+  float height = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    height += (snapshot.mirror_position[i] - rays.origin[i]) *
+              snapshot.mirror_normal[i];
+  }
+  const Float nearness =
+      Dot(d, Set(snapshot.mirror_normal)) * SafeInverse(Set(height));
+  const Float seen = hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+  return hn::And(is_mirror,
+                 hn::RebindMask(kInt, hn::Abs(nearness - seen) <=
+                                          Set(1e-4f) * hn::Abs(nearness)));
+}
+
 // Lists the pixels in which primitive `index` is seen in the mirror, where the
 // mirror itself is visible.
 inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
                                   const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
-  const Int mirror = hn::Set(kInt, snapshot.mirror);
   AppendSeen(
       snapshot, band, frame,
       {band.Cut(snapshot.primitives[index].mirrored_rect),
        ListingOf(snapshot, index), frame.mirrored, frame.mirrored_lists[index]},
-      [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+      [&](int x, int y, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::And(
-              hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), mirror),
+              ShowsMirror(snapshot, frame, x, y, at, s),
               hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
         });
       });
 }
 
+// The part of the rays in which a transparent primitive can be seen: behind
+// what hides it, from the near plane or the mirror on.
+template <Layer kLayer>
+struct ClearSight {
+  const Snapshot& snapshot;
+  const Frame& frame;
+
+  const ScreenRect& RectOf(const Primitive& p) const {
+    return kLayer == Layer::kDirect ? p.rect : p.mirrored_rect;
+  }
+  const SeenSamples& seen() const {
+    return kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+  }
+  HWY_INLINE hn::Mask<IntTag> Shows(Float nearness, int x, int y, size_t at,
+                                    size_t s) const {
+    const Float behind = hn::LoadU(kFloat, seen().nearness[s].data() + at);
+    const Float limit =
+        kLayer == Layer::kDirect
+            ? Set(1.0f / snapshot.near_depth)
+            : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+    const auto is_between = hn::RebindMask(
+        kInt, hn::And(hn::And(nearness >= behind, nearness <= limit),
+                      nearness > Zero()));
+    if constexpr (kLayer == Layer::kDirect) return is_between;
+    return hn::And(is_between, ShowsMirror(snapshot, frame, x, y, at, s));
+  }
+};
+
+// Lists the triangles that the samples of some pixels see, one after the other
+// as OpenGL draws them: where a mesh is not convex, several triangles of it
+// face the camera.
+inline void ListHits(Frame& frame, PixelList& list) {
+  std::vector<TriangleHit>& hits = frame.hits;
+  std::sort(hits.begin(), hits.end(),
+            [](const TriangleHit& a, const TriangleHit& b) {
+              return std::tie(a.pixel, a.order, a.sample) <
+                     std::tie(b.pixel, b.order, b.sample);
+            });
+  list.Reserve(hits.size());
+  for (size_t i = 0; i < hits.size(); ++i) {
+    const TriangleHit& hit = hits[i];
+    if (i > 0 && hits[i - 1].pixel == hit.pixel &&
+        hits[i - 1].triangle == hit.triangle) {
+      list.samples[list.count - 1] |= hit.sample;
+      continue;
+    }
+    list.pixels[list.count] = hit.pixel;
+    list.samples[list.count] = hit.sample;
+    list.triangles[list.count++] = hit.triangle;
+  }
+  hits.clear();
+}
+
+template <Layer kLayer>
+HWY_ATTR void ListTransparentTriangles(const Target& target, const Band& band,
+                                       const ScreenRect& rect, Frame& frame,
+                                       PixelList& list) {
+  const TriangleSet& set = *target.primitive->triangles;
+  const ClearSight<kLayer> sight{*target.snapshot, frame};
+  const auto lanes = static_cast<int>(NumLanes());
+  std::array<int32_t, hn::MaxLanes(kInt)> shown;
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += lanes) {
+      const size_t at = band.Place(frame, x, y);
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        const Float at_x =
+            ToFloat(CountFrom(x)) + Set(target.snapshot->samples->x[s]);
+        const Float at_y =
+            Set(static_cast<float>(y) + target.snapshot->samples->y[s]);
+        VisitTriangles(
+            set, target.origin.at, target.rays.Direction(at_x, at_y),
+            [&](Mask is_hit, int32_t triangle, Float t) HWY_ATTR {
+              Float near = hn::IfThenElseZero(is_hit, Set(1.0f) / t);
+              if (target.may_meet_sky)
+                near = target.BeforeSky(at_x, at_y, near);
+              hn::StoreU(hn::IfThenElseZero(sight.Shows(near, x, y, at, s),
+                                            hn::Set(kInt, 1)),
+                         kInt, shown.data());
+              const int end = std::min(lanes, target.snapshot->width - x);
+              for (int lane = 0; lane < end; ++lane) {
+                if (shown[static_cast<size_t>(lane)] == 0) continue;
+                frame.hits.push_back(
+                    {(y << 16) | (x + lane),
+                     set.order()[static_cast<size_t>(triangle)], triangle,
+                     1 << s});
+              }
+            });
+      }
+      ListHits(frame, list);
+    }
+  }
+}
+
 // Lists the pixels that a transparent primitive covers in front of opaque
 // ones.
-inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
-                                     const Band& band, Frame& frame) {
+template <Layer kLayer>
+HWY_ATTR void ListTransparent(const Target& target, size_t index,
+                              const Band& band, Frame& frame) {
   const Snapshot& snapshot = *target.snapshot;
-  const Float nearest = Set(1.0f / snapshot.near_depth);
+  const ClearSight<kLayer> sight{snapshot, frame};
+  const ScreenRect rect = band.Cut(sight.RectOf(*target.primitive));
+  if (rect.empty()) return;
+  PixelList& list = kLayer == Layer::kDirect ? frame.direct_lists[index]
+                                             : frame.mirrored_lists[index];
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
-    AppendSeen(
-        snapshot, band, frame,
-        {band.Cut(target.primitive->rect), Listing::kPerSample, frame.direct,
-         frame.direct_lists[index]},
-        [&](int x, int y, size_t at) HWY_ATTR {
-          const Floats<kNumSamples> nearness = target.Look<shape()>(x, y);
-          return SampleBits([&](size_t s) HWY_ATTR {
-            const Float behind =
-                hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
-            return hn::RebindMask(
-                kInt, hn::And(nearness[s] >= behind, nearness[s] <= nearest));
-          });
-        });
+    if constexpr (shape() == Shape::kTriangles) {
+      ListTransparentTriangles<kLayer>(target, band, rect, frame, list);
+    } else {
+      AppendSeen(snapshot, band, frame,
+                 {rect, Listing::kPerSample, sight.seen(), list},
+                 [&](int x, int y, size_t at) HWY_ATTR {
+                   const Floats<kNumSamples> nearness =
+                       target.Look<shape()>(x, y);
+                   return SampleBits([&](size_t s) HWY_ATTR {
+                     return sight.Shows(nearness[s], x, y, at, s);
+                   });
+                 });
+    }
   });
+}
+
+// Lists the pixels in the haze, and lets it hide what is transparent behind it.
+// The haze is a cone about the plane's normal through the eye. On the side with
+// the edge e, a ray d meets it at 1 / t = (d . e) / D - d_z slope, with D the
+// distance of the sky.
+inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
+                              Frame& frame) {
+  const Haze& haze = snapshot.haze;
+  const Rays& rays = snapshot.rays;
+  const auto sides = static_cast<float>(haze.edge_x.size());
+  // 1 / t, and the height as a part of the elevation
+  struct Place {
+    Float nearness, height;
+  };
+  const auto meet = [&](Float x, Float y) HWY_ATTR {
+    const Vec3 d = Rotate(
+        haze.to_plane,
+        Fma(Set(rays.per_x), x, Fma(Set(rays.per_y), y, Set(rays.base))));
+    constexpr float kTwoPi = 6.28318531f;
+    const Int side = ToInt(Clamp(
+        hn::Floor(Atan2(d.y, d.x) * Set(sides / kTwoPi)), 0.0f, sides - 1.0f));
+    const Float along = Fma(d.y, Gather(haze.edge_y.data(), side),
+                            d.x * Gather(haze.edge_x.data(), side));
+    const Float nearness =
+        NegFma(d.z, Set(haze.slope), along * Set(1.0f / snapshot.sky_distance));
+    return Place{nearness, Fma(d.z * Set(1.0f / haze.elevation),
+                               SafeInverse(nearness), Set(1.0f))};
+  };
+  std::array<int32_t, hn::MaxLanes(kInt)> samples;
+  std::array<float, hn::MaxLanes(kFloat)> alpha;
+  for (int y = band.y0; y < band.y1; ++y) {
+    for (int x = 0; x < snapshot.width; x += static_cast<int>(NumLanes())) {
+      const size_t at = band.Place(frame, x, y);
+      const Float column = ToFloat(CountFrom(x));
+      const auto row = static_cast<float>(y);
+      const Int bits = SampleBits([&](size_t s) HWY_ATTR {
+        const Place place = meet(column + Set(snapshot.samples->x[s]),
+                                 Set(row + snapshot.samples->y[s]));
+        float* seen = frame.direct.nearness[s].data() + at;
+        const Float old = hn::LoadU(kFloat, seen);
+        const Mask is_seen =
+            hn::And(hn::And(place.nearness >= old,
+                            place.nearness <= Set(1.0f / snapshot.near_depth)),
+                    hn::And(place.height >= Zero(), place.height <= Set(1.0f)));
+        hn::StoreU(If(is_seen, place.nearness, old), kFloat, seen);
+        return hn::RebindMask(kInt, is_seen);
+      });
+      if (hn::AllTrue(kInt, hn::Eq(bits, hn::Zero(kInt)))) continue;
+      const Float height = meet(column + Set(0.5f), Set(row + 0.5f)).height;
+      const Float rising = height * Set(1 / haze.middle);
+      const Float falling = (Set(1.0f) - height) * Set(1 / (1 - haze.middle));
+      hn::StoreU(bits, kInt, samples.data());
+      hn::StoreU(Clamp(hn::Min(rising, falling), 0, 1), kFloat, alpha.data());
+      const auto end = static_cast<size_t>(
+          std::min(static_cast<int>(NumLanes()), snapshot.width - x));
+      for (size_t lane = 0; lane < end; ++lane) {
+        if (samples[lane] == 0) continue;
+        frame.haze.push_back({static_cast<size_t>(y) * frame.stride +
+                                  static_cast<size_t>(x) + lane,
+                              samples[lane], alpha[lane]});
+      }
+    }
+  }
 }
 
 // Clears a band: nothing is seen yet.
@@ -366,7 +555,7 @@ inline HWY_ATTR void PutSkyAlone(const Snapshot& snapshot, const Sky& painted,
         kInt, reinterpret_cast<const int32_t*>(painted.color.data()) + i);
     hn::StoreU(hn::ShiftLeft<2>(sky), kInt,
                reinterpret_cast<int32_t*>(frame.sum.data()) + i);
-    if (snapshot.transparent.empty()) continue;
+    if (!snapshot.keeps_samples()) continue;
     for (Lanes<uint32_t>& color : frame.color) {
       hn::StoreU(sky, kInt, reinterpret_cast<int32_t*>(color.data()) + i);
     }
@@ -378,7 +567,7 @@ inline HWY_ATTR void PutSky(const Snapshot& snapshot, const Sky& painted,
                             const Band& band, Frame& frame) {
   const size_t begin = static_cast<size_t>(band.y0) * frame.stride;
   const size_t size = static_cast<size_t>(band.y1 - band.y0) * frame.stride;
-  const bool keeps_samples = !snapshot.transparent.empty();
+  const bool keeps_samples = snapshot.keeps_samples();
   const Int nothing = hn::Set(kInt, -1);
   for (size_t i = 0; i < size; i += NumLanes()) {
     const Int sky =
@@ -434,6 +623,12 @@ inline void FindMirrored(const Snapshot& snapshot, const Views& views,
   for_each([&](size_t k, const ScreenRect& /*rect*/) {
     ListMirrored(snapshot, k, band, frame);
   });
+  for (const int k : snapshot.transparent) {
+    const auto index = static_cast<size_t>(k);
+    ListTransparent<Layer::kMirrored>(
+        Target(snapshot, index, views.mirrored[index], Layer::kMirrored), index,
+        band, frame);
+  }
 }
 
 // Lists the visible pixels of each primitive and draws the sky.
@@ -442,11 +637,14 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
   const size_t num = snapshot.primitives.size();
   for (PixelList& list : frame.direct_lists) list.count = 0;
   for (PixelList& list : frame.mirrored_lists) list.count = 0;
+  frame.haze.clear();
   for (int y = 0; y < snapshot.height; y += Frame::kBandRows) {
     const Band band{y, std::min(y + Frame::kBandRows, snapshot.height)};
-    const bool is_empty = std::all_of(
-        snapshot.primitives.begin(), snapshot.primitives.end(),
-        [&](const Primitive& p) { return band.Cut(p.rect).empty(); });
+    const bool is_empty =
+        !snapshot.haze.is_seen &&
+        std::all_of(
+            snapshot.primitives.begin(), snapshot.primitives.end(),
+            [&](const Primitive& p) { return band.Cut(p.rect).empty(); });
     if (is_empty) {
       PutSkyAlone(snapshot, sky, band, frame);
       continue;
@@ -472,9 +670,10 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
           list.count > 0 && list.pixels[list.count - 1] >> 16 >= y;
       if (is_seen) FindMirrored(snapshot, views, band, frame);
     }
+    if (snapshot.haze.is_seen) ListHaze(snapshot, band, frame);
     for (const int k : snapshot.transparent) {
       const auto index = static_cast<size_t>(k);
-      ListTransparent(
+      ListTransparent<Layer::kDirect>(
           Target(snapshot, index, views.direct[index], Layer::kDirect), index,
           band, frame);
     }

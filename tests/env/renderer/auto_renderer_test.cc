@@ -23,24 +23,32 @@ TEST(AutoRendererTest, IsTheRayCasterWhereItCanDraw) {
             DrawBy(RendererKind::kRaycast, model));
 }
 
+// A camera that the ray caster does not draw.
+SuiteModel Orthographic() {
+  return ModelOf(R"(<mujoco><worldbody>
+    <camera pos="0 0 5" projection="orthographic" fovy="3"/>
+    <geom size=".5" rgba="1 0 0 1"/></worldbody></mujoco>)");
+}
+
 TEST(AutoRendererTest, IsOpenGlWhereTheRayCasterCannotDraw) {
-  SuiteModel dog("dog");
-  const Picture expected = DrawBy(RendererKind::kGl, dog);
-  const auto renderer = MakeRenderer(*dog.model, {});
-  const auto early_sibling = renderer->MakeSibling(*dog.model);
-  EXPECT_EQ(Draw(*renderer, dog, 0), expected);
-  EXPECT_EQ(Draw(*renderer, dog, 0), expected);
-  EXPECT_EQ(Draw(*early_sibling, dog, 0), expected);
-  EXPECT_EQ(Draw(*renderer->MakeSibling(*dog.model), dog, 0), expected);
+  SuiteModel model = Orthographic();
+  const Picture expected = DrawBy(RendererKind::kGl, model);
+  const auto renderer = MakeRenderer(*model.model, {});
+  const auto early_sibling = renderer->MakeSibling(*model.model);
+  EXPECT_EQ(Draw(*renderer, model, 0), expected);
+  EXPECT_EQ(Draw(*renderer, model, 0), expected);
+  EXPECT_EQ(Draw(*early_sibling, model, 0), expected);
+  EXPECT_EQ(Draw(*renderer->MakeSibling(*model.model), model, 0), expected);
 }
 
 TEST(AutoRendererTest, NamesTheReasonsOfBoth) {
-  SuiteModel dog("dog");
+  SuiteModel model = Orthographic();
   const auto renderer = MakeRenderer(
-      *dog.model, {.gl_platform = GlPlatform::kEglDevice, .egl_device = 63});
-  EXPECT_THAT(testing::MessageOf<DeviceError>([&] { Draw(*renderer, dog, 0); }),
-              AllOf(HasSubstr("raycast: the scene has a skin (object 0)"),
-                    HasSubstr("; gl: ")));
+      *model.model, {.gl_platform = GlPlatform::kEglDevice, .egl_device = 63});
+  EXPECT_THAT(
+      testing::MessageOf<DeviceError>([&] { Draw(*renderer, model, 0); }),
+      AllOf(HasSubstr("raycast: an orthographic camera cannot be drawn"),
+            HasSubstr("; gl: ")));
 }
 
 }  // namespace

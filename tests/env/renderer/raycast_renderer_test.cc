@@ -19,27 +19,6 @@
 namespace replicant::env {
 namespace {
 
-double MeanDifference(const Picture& a, const Picture& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
-  return sum / static_cast<double>(a.size());
-}
-
-// Peak signal-to-noise ratio, dB.
-double Psnr(const Picture& a, const Picture& b) {
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(a[i] - b[i], 2);
-  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
-}
-
-// A user's model in a separate file.
-SuiteModel ModelOf(const std::string& mjcf) {
-  const TemporaryFolder folder("raycast_renderer_test");
-  const auto path = folder.path() / "model.xml";
-  AtomicWriteFile(path, mjcf);
-  return SuiteModel(path);
-}
-
 // Calls `check` once per instruction set that this processor has, with Draw()
 // limited to it.
 template <typename Check>
@@ -92,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(LikeGl{"cartpole", 0.45}, LikeGl{"cheetah", 0.45},
                       LikeGl{"walker", 0.45}, LikeGl{"humanoid", 0.45},
                       LikeGl{"reacher", 0.5}, LikeGl{"finger", 0.45},
-                      LikeGl{"hopper", 0.45}, LikeGl{"ball_in_cup", 0.45}),
+                      LikeGl{"hopper", 0.45}, LikeGl{"ball_in_cup", 0.45},
+                      LikeGl{"dog", 0.6}),
     [](const auto& test) { return std::string(test.param.domain); });
 
 // Two meshes with and without texture, one smooth, a height field, a box with a
@@ -268,9 +248,9 @@ TEST(RaycastRendererTest, PicturesAreTheSameOnEveryMachine) {
     const Picture rgb = Draw(renderer, model, 0);
     return Crc32c(std::as_bytes(std::span(rgb)));
   };
-  EXPECT_EQ(checksum(SuiteModel("cheetah")), 1661584604u);
-  EXPECT_EQ(checksum(SuiteModel("humanoid")), 3323529757u);
-  EXPECT_EQ(checksum(ModelOf(kAssetScene)), 3008197118u);
+  EXPECT_EQ(checksum(SuiteModel("cheetah")), 1834587944u);
+  EXPECT_EQ(checksum(SuiteModel("humanoid")), 312381745u);
+  EXPECT_EQ(checksum(ModelOf(kAssetScene)), 399296159u);
 }
 
 TEST(RaycastRendererTest, EveryInstructionSetGivesTheSameBits) {
@@ -359,25 +339,46 @@ std::string MessageOf(const std::string& mjcf) {
 }
 
 TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
-  EXPECT_EQ(
-      MessageOf("<mujoco><asset><mesh name='m' vertex='0 0 0 1 0 0 0 1 0 0 0 1'"
-                "/></asset><worldbody><geom type='mesh' mesh='m' "
-                "rgba='1 1 1 .5'/></worldbody></mujoco>"),
-      "raycast: geom 0 is a transparent mesh or height field, which cannot be "
-      "drawn; hint: use the renderer gl");
-  EXPECT_EQ(
-      MessageOf("<mujoco><asset><texture name='t' type='2d' builtin='checker' "
-                "width='8' height='8'/><material name='m' texture='t'/></asset>"
-                "<worldbody><geom type='box' size='1 1 1' material='m'/>"
-                "</worldbody></mujoco>"),
-      "raycast: geom 0 has the flat texture 0; only planes can have one; hint: "
-      "use a cube texture or the renderer gl");
-  EXPECT_EQ(
-      MessageOf("<mujoco><asset><material name='m' reflectance='.5'/></asset>"
-                "<worldbody><geom type='box' size='1 1 1' material='m'/>"
-                "</worldbody></mujoco>"),
-      "raycast: the scene has a box that reflects, which cannot be drawn; "
-      "hint: make it a plane or use the renderer gl");
+  EXPECT_EQ(MessageOf("<mujoco><visual><global orthographic='true'/></visual>"
+                      "<worldbody><geom size='1'/></worldbody></mujoco>"),
+            "raycast: an orthographic camera cannot be drawn; hint: use the "
+            "renderer gl");
+  EXPECT_EQ(MessageOf("<mujoco><worldbody><body name='b'>"
+                      "<flexcomp name='rope' type='grid' dim='1' count='4 1 1' "
+                      "radius='.01' spacing='.1 .1 .1'/>"
+                      "</body></worldbody></mujoco>"),
+            "raycast: flex 0 is drawn as vertices and edges, which cannot be "
+            "drawn; hint: use the renderer gl");
+  EXPECT_EQ(MessageOf("<mujoco><visual><quality numslices='300'/></visual>"
+                      "<worldbody><geom size='1'/></worldbody></mujoco>"),
+            "raycast: visual quality of 300 slices, 16 stacks and 4 quads "
+            "given; allowed: 3 to 256, 2 to 256 and at least 1");
+}
+
+// Would be drawn opaque, and without the light of lamps with shadow.
+TEST(RaycastRendererTest, RefusesTransparentTexels) {
+  SuiteModel model = ModelOf(
+      "<mujoco><asset><texture name='t' type='2d' builtin='flat' width='4' "
+      "height='4'/><material name='m' texture='t'/></asset><worldbody>"
+      "<geom type='box' size='1 1 1' material='m'/></worldbody></mujoco>");
+  // the same bytes as 3 x 4 texels of 4 channels
+  model.model->tex_nchannel[0] = 4;
+  model.model->tex_width[0] = 3;
+  for (int i = 0; i < 12; ++i) {
+    model.model->tex_data[4 * i + 3] = i == 5 ? 251 : 252;
+  }
+  RaycastRenderer renderer(*model.model);
+  try {
+    Draw(renderer, model, -1);
+    FAIL() << "no UnsupportedScene";
+  } catch (const UnsupportedScene& e) {
+    EXPECT_STREQ(e.what(),
+                 "raycast: texture 0 has transparent texels, which cannot be "
+                 "drawn; hint: use the renderer gl");
+  }
+  model.model->tex_data[4 * 5 + 3] = 252;
+  renderer.ReloadAssets(*model.model);
+  Draw(renderer, model, -1);
 }
 
 TEST(RendererTest, NamesOfKindsAreReadAndWritten) {

@@ -2,10 +2,12 @@
 
 #include <mujoco/mujoco.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/fs.h"
 #include "env/mujoco.h"
 #include "env/renderer/renderer.h"
 
@@ -48,6 +50,27 @@ inline Picture Draw(Renderer& renderer, SuiteModel& model, int camera,
               static_cast<size_t>(width));
   renderer.Render(*model.model, *model.data, camera, height, width, rgb);
   return rgb;
+}
+
+inline double MeanDifference(const Picture& a, const Picture& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+  return sum / static_cast<double>(a.size());
+}
+
+// Peak signal-to-noise ratio, dB.
+inline double Psnr(const Picture& a, const Picture& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(a[i] - b[i], 2);
+  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
+}
+
+// A user's model in a separate file.
+inline SuiteModel ModelOf(const std::string& mjcf) {
+  const TemporaryFolder folder("model");
+  const auto path = folder.path() / "model.xml";
+  AtomicWriteFile(path, mjcf);
+  return SuiteModel(path);
 }
 
 }  // namespace replicant::env
