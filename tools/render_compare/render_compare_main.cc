@@ -172,7 +172,8 @@ Score Compare(const Subject& subject, const Options& options,
   Physics& physics = *subject.physics;
   CameraOptions camera{.camera = options.camera,
                        .height = options.height,
-                       .width = options.width};
+                       .width = options.width,
+                       .renderer = {.kind = RendererKind::kRaycast}};
   Camera raycast(physics, camera);
   camera.renderer = {.kind = RendererKind::kGl,
                      .gl_platform = ParseGlPlatform(options.gl_platform)};
