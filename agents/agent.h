@@ -47,6 +47,9 @@ struct PolicyOptions {
   // Global number of environment 0, which keys the noise: actors with one seed
   // and different numbers draw different noise.
   int64_t first_environment = 0;
+  // Whether each of several images is an input by its name, for models that
+  // leave the program; otherwise they are one input (agents/images.h).
+  bool has_named_images = false;
 };
 
 // An agent: a policy for actors, and the update with which a learner trains it.
@@ -64,9 +67,9 @@ class Agent {
   virtual void Check(const LearningSpec& spec) const = 0;
 
   // Adds the policy and returns the actions, f32 [E, A] in [-1, 1]. Its inputs
-  // are "observation" [E, ...], with a state in addition to pixels "state" f32
-  // [E, S], and, with noise, "noise_scale" f32 [E] (0 for the mean action) and
-  // "step" i64 [], which keys the noise.
+  // are "observation" [E, ...] of TaskSpec::observation, with a state in
+  // addition to pixels "state" f32 [E, S], and, with noise, "noise_scale" f32
+  // [E] (0 for the mean action) and "step" i64 [], which keys the noise.
   virtual graph::Output BuildPolicy(graph::Graph& graph, const TaskSpec& task,
                                     const PolicyOptions& options) const = 0;
 

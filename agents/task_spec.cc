@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -13,7 +14,21 @@ namespace {
 // Bound of an unbounded action in env/specs.h.
 constexpr double kUnbounded = 1e10;
 
+std::vector<ImageSpec> ImagesOf(const env::ObservationSpec& observations) {
+  std::vector<ImageSpec> images;
+  for (const env::ArraySpec& array : observations.arrays) {
+    if (array.dtype != DType::kU8) continue;
+    images.push_back({.name = array.name, .shape = array.shape});
+  }
+  return images;
+}
+
 }  // namespace
+
+std::vector<ImageSpec> TaskSpec::AllImages() const {
+  if (!has_pixels || !images.empty()) return images;
+  return {{.name = "pixels", .shape = observation}};
+}
 
 int64_t TaskSpec::observation_bytes() const {
   return num_state_values() * static_cast<int64_t>(sizeof(float));
@@ -56,9 +71,17 @@ TaskSpec MakeTaskSpec(const env::TaskConfig& config,
       config.action_repeat_reward == env::RewardReduction::kMean;
   const auto repeat = static_cast<double>(config.action_repeat);
   const env::ObservationSpec& observations = environment.observation_spec();
+  std::vector<ImageSpec> images = ImagesOf(observations);
+  Shape observation({observations.state_size()});
+  if (images.size() == 1) {
+    observation = images[0].shape;
+    images.clear();
+  } else if (!images.empty()) {
+    observation = Shape({observations.pixels_size()});
+  }
   return {.has_pixels = config.has_pixels,
-          .observation = config.has_pixels ? observations.Find("pixels").shape
-                                           : Shape({observations.state_size()}),
+          .observation = observation,
+          .images = std::move(images),
           .state_size = config.has_pixels && config.has_state_beside_pixels
                             ? observations.state_size()
                             : 0,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/tensor/dtype.h"
@@ -11,12 +12,24 @@
 
 namespace replicant::agents {
 
+// One image of an observation.
+struct ImageSpec {
+  // Of the environment's array: "pixels", or "pixels/CAMERA" of several.
+  std::string name;
+  Shape shape;  // [H, W, C], C = channels of a frame * frame_stack
+
+  bool operator==(const ImageSpec&) const = default;
+};
+
 // An environment in the form that agent and replay use. Observations and
 // actions are f32, actions in [-1, 1]; pixels are u8.
 struct TaskSpec {
   bool has_pixels = false;
-  // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels.
+  // Shape of an observation: [O], or [H, W, 3 * frame_stack] with pixels. With
+  // several images [P]: their bytes, one image after the other.
   Shape observation;
+  // The images of an observation with several, in order; otherwise empty.
+  std::vector<ImageSpec> images;
   // Numbers of the state in addition to the pixels; 0: none.
   int64_t state_size = 0;
   int64_t frame_stack = 1;
@@ -43,8 +56,11 @@ struct TaskSpec {
   int64_t num_state_values() const {
     return has_pixels ? state_size : observation.num_elements();
   }
+  // All images of an observation, the only one too; none without pixels.
+  std::vector<ImageSpec> AllImages() const;
   // Bytes of one step's rows in the replay: an observation without its frame,
-  // an action, and the newest frame [H, W, 3].
+  // an action, and the newest frame [H, W, 3], of several images one after the
+  // other.
   int64_t observation_bytes() const;
   int64_t action_bytes() const;
   int64_t frame_bytes() const;

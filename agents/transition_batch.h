@@ -29,7 +29,9 @@ struct StepWindow {
 // A batch of n-step transitions (replay/table/n_step.h) as inputs of a graph.
 // B rows.
 struct TransitionBatch {
-  graph::Output observation;  // [B, ...]: u8 pixels or floating states
+  // [B, ...]: u8 pixels or floating states; SplitImages() (agents/images.h)
+  // separates several images
+  graph::Output observation;
   // [B, S]: the state in addition to the pixels; invalid if
   // TaskSpec::state_size is 0
   graph::Output state;

@@ -52,6 +52,15 @@ Camera::Camera(const Camera& sibling, const Physics& physics)
       width_(sibling.width_),
       renderer_(sibling.renderer_->MakeSibling(physics.model())) {}
 
+Camera::Camera(const Camera& sibling, const Physics& physics,
+               const CameraOptions& options)
+    : id_(FindCamera(physics, options.camera)),
+      height_(options.height),
+      width_(options.width),
+      renderer_(sibling.renderer_->MakeSibling(physics.model())) {
+  CheckImageSize(height_, width_);
+}
+
 void Camera::Render(Physics& physics, std::span<uint8_t> rgb) {
   renderer_->Render(physics.model(), physics.mutable_data(), id_, height_,
                     width_, rgb);

@@ -36,6 +36,12 @@ class Camera {
   // textures, meshes and height fields.
   Camera(const Camera& sibling, const Physics& physics);
 
+  // Another camera of the model of `physics`, which is the sibling's or a copy,
+  // with the sibling's renderer and its assets. Throws as the first
+  // constructor.
+  Camera(const Camera& sibling, const Physics& physics,
+         const CameraOptions& options);
+
   // Draws the current state of `physics` as uint8 [height, width, 3], row 0 on
   // top. `physics` must have the camera's model; its simulation is unaffected.
   // Throws as Renderer::Render() does.

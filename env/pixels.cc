@@ -1,5 +1,7 @@
 #include "env/pixels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,35 +11,64 @@ namespace replicant::env {
 
 namespace {
 
-ObservationSpec MakeSpec(ObservationSpec spec, const Camera& camera,
-                         int frame_stack) {
-  if (spec.pixels_size() != 0) {
-    throw InvalidArgument("Pixels: the environment already has pixels");
-  }
-  spec.arrays.push_back(
-      {.name = "pixels",
-       .shape = Shape({camera.height(), camera.width(), 3 * frame_stack}),
-       .dtype = DType::kU8});
-  spec.frame_size = int64_t{3} * camera.height() * camera.width();
-  return spec;
+constexpr const char* kArray = "pixels";
+
+int64_t NumPixels(const Camera& camera) {
+  return int64_t{camera.height()} * camera.width();
 }
 
 }  // namespace
 
 Pixels::Pixels(std::unique_ptr<Environment> environment,
                const PixelOptions& options)
-    : EnvironmentWrapper(std::move(environment)),
-      camera_(inner().physics(), options.camera),
-      frame_stack_(options.frame_stack),
-      stack_(int64_t{camera_.height()} * camera_.width(), frame_stack_),
-      spec_(MakeSpec(inner().observation_spec(), camera_, frame_stack_)) {}
+    : EnvironmentWrapper(std::move(environment)) {
+  const std::vector<CameraOptions> cameras = options.Cameras();
+  for (const CameraOptions& one : cameras) {
+    // all share the first one's assets
+    Camera camera = views_.empty()
+                        ? Camera(inner().physics(), one)
+                        : Camera(views_[0].camera, inner().physics(), one);
+    FrameStack stack(NumPixels(camera), options.frame_stack);
+    views_.push_back({.array = cameras.size() == 1
+                                   ? kArray
+                                   : fmt::format("{}/{}", kArray, one.camera),
+                      .camera = std::move(camera),
+                      .stack = std::move(stack)});
+  }
+  SetSpec(options.frame_stack);
+}
 
 Pixels::Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling)
-    : EnvironmentWrapper(std::move(environment)),
-      camera_(sibling.camera_, inner().physics()),
-      frame_stack_(sibling.frame_stack_),
-      stack_(int64_t{camera_.height()} * camera_.width(), frame_stack_),
-      spec_(MakeSpec(inner().observation_spec(), camera_, frame_stack_)) {}
+    : EnvironmentWrapper(std::move(environment)) {
+  const auto depth = static_cast<int>(sibling.views_[0].stack.depth());
+  for (const View& view : sibling.views_) {
+    views_.push_back({.array = view.array,
+                      .camera = Camera(view.camera, inner().physics()),
+                      .stack = FrameStack(NumPixels(view.camera), depth)});
+  }
+  SetSpec(depth);
+}
+
+void Pixels::SetSpec(int frame_stack) {
+  spec_ = inner().observation_spec();
+  if (spec_.pixels_size() != 0) {
+    throw InvalidArgument("Pixels: the environment already has pixels");
+  }
+  for (const View& view : views_) {
+    const Camera& camera = view.camera;
+    if (std::ranges::count(spec_.arrays, view.array, &ArraySpec::name) > 0) {
+      throw InvalidArgument(
+          fmt::format("Pixels: two arrays '{}'; want each camera once, and no "
+                      "array of the task with the name of a camera's",
+                      view.array));
+    }
+    spec_.arrays.push_back(
+        {.name = view.array,
+         .shape = Shape({camera.height(), camera.width(), 3 * frame_stack}),
+         .dtype = DType::kU8});
+    spec_.frame_size += static_cast<int64_t>(camera.size_bytes());
+  }
+}
 
 TimeStep Pixels::Reset(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, "Pixels");
@@ -65,7 +96,8 @@ void Pixels::Observe(const ObservationBuffer& out) {
 void Pixels::Follow(const TimeStep& step) {
   if (step.IsFirst()) {
     content_ = Content::kOtherEpisode;
-    if (ResetChangesAssets()) camera_.ReloadAssets(physics());
+    if (!ResetChangesAssets()) return;
+    for (View& view : views_) view.camera.ReloadAssets(physics());
   } else if (content_ == Content::kPresent) {
     content_ = Content::kOlder;
   }
@@ -74,16 +106,30 @@ void Pixels::Follow(const TimeStep& step) {
 void Pixels::WritePixels(const ObservationBuffer& out) {
   if (out.pixels.empty() && out.frame.empty()) return;
   if (content_ != Content::kPresent) {
-    camera_.Render(mutable_physics(), stack_.frame());
-    if (content_ == Content::kOtherEpisode) {
-      stack_.Fill();
-    } else {
-      stack_.Push();
+    for (View& view : views_) {
+      view.camera.Render(mutable_physics(), view.stack.frame());
+      if (content_ == Content::kOtherEpisode) {
+        view.stack.Fill();
+      } else {
+        view.stack.Push();
+      }
     }
     content_ = Content::kPresent;
   }
-  if (!out.pixels.empty()) stack_.CopyTo(out.pixels);
-  std::copy_n(stack_.newest().begin(), out.frame.size(), out.frame.begin());
+  std::span<uint8_t> pixels = out.pixels;
+  std::span<uint8_t> frame = out.frame;
+  for (const View& view : views_) {
+    const std::span<const uint8_t> newest = view.stack.newest();
+    if (!out.pixels.empty()) {
+      const size_t size = newest.size() * view.stack.depth();
+      view.stack.CopyTo(pixels.first(size));
+      pixels = pixels.subspan(size);
+    }
+    if (!out.frame.empty()) {
+      std::ranges::copy(newest, frame.begin());
+      frame = frame.subspan(newest.size());
+    }
+  }
 }
 
 }  // namespace replicant::env

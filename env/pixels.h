@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "env/camera.h"
 #include "env/environment.h"
@@ -11,13 +13,25 @@ namespace replicant::env {
 
 struct PixelOptions {
   CameraOptions camera;
+  // Several cameras in place of `camera`, in the order of their images; empty:
+  // that one alone.
+  std::vector<CameraOptions> cameras;
   // Frames in an observation.
   int frame_stack = 3;
+
+  std::vector<CameraOptions> Cameras() const {
+    return cameras.empty() ? std::vector{camera} : cameras;
+  }
 };
 
 // Adds camera frames to the observation: the array "pixels", uint8 [height,
 // width, 3 * frame_stack], holds the last frames of the episode, oldest first.
 // The first frame of an episode fills the stack.
+//
+// With several cameras each has an array, "pixels/CAMERA" with its name or
+// number as given. The arrays lie one after the other in
+// ObservationBuffer::pixels, and their newest frames in ObservationBuffer::
+// frame.
 //
 // A frame is drawn only if the call has a buffer for pixels or for the newest
 // frame; a step without one adds no frame to the stack. ActionRepeat may
@@ -30,8 +44,8 @@ struct PixelOptions {
 // agents (doi:10.1038/nature14236).
 class Pixels : public EnvironmentWrapper {
  public:
-  // Throws InvalidArgument if the environment already has pixels or
-  // `frame_stack` < 1, and what Camera's constructor throws.
+  // Throws InvalidArgument if the environment already has pixels, a camera is
+  // given twice or `frame_stack` < 1, and what Camera's constructor throws.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
   // As above, for another environment of the same model, before the first reset
   // of either. Both share the renderer's copies of the model's assets.
@@ -44,21 +58,27 @@ class Pixels : public EnvironmentWrapper {
   void Observe(const ObservationBuffer& out) override;
 
  private:
-  // Age of the stack relative to the current state.
+  // A camera, the stack of its frames, and the name of its array.
+  struct View {
+    std::string array;
+    Camera camera;
+    FrameStack stack;
+  };
+  // Age of the stacks relative to the current state.
   enum class Content {
     kOtherEpisode,  // no frame of this episode
     kOlder,         // frames of this episode, not of this state
     kPresent,       // the newest shows this state
   };
+  // Adds the arrays of views_ to the inner environment's.
+  void SetSpec(int frame_stack);
   // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
   // Draws the current state unless it is already drawn, and writes the parts of
-  // the stack that `out` has buffers for.
+  // the stacks that `out` has buffers for.
   void WritePixels(const ObservationBuffer& out);
 
-  Camera camera_;
-  int frame_stack_;
-  FrameStack stack_;
+  std::vector<View> views_;
   ObservationSpec spec_;
   Content content_ = Content::kOtherEpisode;
 };

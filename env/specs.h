@@ -22,7 +22,8 @@ struct ArraySpec {
 // arrays in ObservationBuffer::pixels.
 struct ObservationSpec {
   std::vector<ArraySpec> arrays;
-  // Bytes of ObservationBuffer::frame; 0 without pixels.
+  // Bytes of ObservationBuffer::frame; 0 without pixels. With several u8 arrays
+  // it holds the newest frame of each, in their order.
   int64_t frame_size = 0;
 
   // Number of elements of all f64 arrays, and of all u8 arrays.
@@ -54,7 +55,8 @@ void CheckAction(std::span<const double> action, const ActionSpec& spec,
 struct ObservationBuffer {
   std::span<double> state;
   std::span<uint8_t> pixels;
-  // The newest of the frames that `pixels` stacks, [height, width, 3].
+  // The newest of the frames that `pixels` stacks, [height, width, 3]; of
+  // several images one after the other.
   std::span<uint8_t> frame;
 };
 

@@ -2,14 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/rng.h"
 
 namespace replicant::env {
 namespace {
+
+constexpr int64_t kMaxCameras = 16;
 
 // The environment with the given index, whose numbers are checked, its action
 // repeat and its disturbances.
@@ -44,6 +50,53 @@ std::pair<std::string, std::string> KeyOfASimulation(const TaskConfig& config) {
   return {};
 }
 
+// One camera for each of `names`, with its own size if there are sizes, and
+// otherwise as `shared`.
+std::vector<CameraOptions> CamerasOf(const std::vector<std::string>& names,
+                                     const std::vector<int>& heights,
+                                     const std::vector<int>& widths,
+                                     const CameraOptions& shared) {
+  std::vector<CameraOptions> cameras;
+  for (size_t i = 0; i < names.size(); ++i) {
+    CameraOptions& camera = cameras.emplace_back(shared);
+    camera.camera = names[i];
+    if (!heights.empty()) camera.height = heights[i];
+    if (!widths.empty()) camera.width = widths[i];
+  }
+  return cameras;
+}
+
+// Reads the cameras in place of the one in c->camera.
+void ReadCameras(config::Reader& pixels, PixelOptions* c) {
+  std::vector<std::string> names;
+  std::vector<int> heights, widths;
+  pixels.Field("cameras", &names, {0, kMaxCameras},
+               "names or numbers of several cameras in place of camera, in the "
+               "order of their images; each is an image of its own of the "
+               "observation");
+  pixels.Field("heights", &heights, {1, 4096}, {0, kMaxCameras},
+               "rows of the frames of each of cameras; empty: height for all");
+  pixels.Field("widths", &widths, {1, 4096}, {0, kMaxCameras},
+               "columns of the frames of each of cameras; empty: width for "
+               "all");
+  bool fits = true;
+  for (const auto& [key, sizes] :
+       {std::pair("heights", &heights), std::pair("widths", &widths)}) {
+    if (sizes->empty() || sizes->size() == names.size()) continue;
+    pixels.Error(key, fmt::format("want one for each of the {} cameras, or "
+                                  "none; got {}",
+                                  names.size(), sizes->size()));
+    fits = false;
+  }
+  for (const std::string& name : std::set(names.begin(), names.end())) {
+    if (std::ranges::count(names, name) == 1) continue;
+    pixels.Error("cameras", fmt::format("want each camera once, got '{}' {} "
+                                        "times",
+                                        name, std::ranges::count(names, name)));
+  }
+  if (fits) c->cameras = CamerasOf(names, heights, widths, c->camera);
+}
+
 }  // namespace
 
 TaskConfig TaskConfig::Read(config::Reader& reader) {
@@ -69,7 +122,7 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
       reader.Section("pixels", "camera frames as part of the observation");
   pixels.Field("enabled", &c.has_pixels,
                "whether the observation has pixels, uint8 [height, width, "
-               "3 * frame_stack]");
+               "3 * frame_stack] of each camera");
   CameraOptions& camera = c.pixels.camera;
   pixels.Field("height", &camera.height, {1, 4096}, "rows of a frame");
   pixels.Field("width", &camera.width, {1, 4096}, "columns of a frame");
@@ -97,6 +150,7 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   pixels.Field("state", &c.has_state_beside_pixels,
                "whether the agent sees the state in addition to the pixels: "
                "the numbers that it would see without them");
+  ReadCameras(pixels, &c.pixels);
   config::Reader randomization = reader.Section(
       "randomization", "domain randomization, drawn anew for each episode");
   randomization.Sections("fields", &c.randomization, {0, 100},

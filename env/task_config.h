@@ -23,8 +23,8 @@ struct TaskConfig {
   std::string suite_folder;
   int action_repeat = 1;
   RewardReduction action_repeat_reward = RewardReduction::kMean;
-  // Whether the observation has pixels, their form, and whether the agent also
-  // sees the state.
+  // Whether the observation has pixels, their cameras and form, and whether the
+  // agent also sees the state.
   bool has_pixels = false;
   PixelOptions pixels;
   bool has_state_beside_pixels = false;

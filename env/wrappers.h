@@ -106,6 +106,7 @@ class FrameStack {
   // Throws InvalidArgument unless `pixels` >= 1 and `depth` is in [1, 64].
   FrameStack(int64_t pixels, int64_t depth);
 
+  size_t depth() const { return depth_; }
   // Buffer for the next frame; Push() or Fill() adds it.
   std::span<uint8_t> frame() { return frames_[next_]; }
   // Adds the frame as the newest and drops the oldest.

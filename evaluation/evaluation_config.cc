@@ -10,11 +10,13 @@ VideoConfig VideoConfig::Read(config::Reader& reader) {
       "of the run");
   reader.Field("interval_s", &c.interval_s, {0.0, 1e9},
                "minimum seconds between two videos, and before the first");
-  reader.Field("camera", &c.camera,
-               "name or number of a camera of the model, -1 for the free "
-               "camera; empty: the camera of the agent's pixels");
+  reader.Field(
+      "camera", &c.camera,
+      "name or number of a camera of the model, -1 for the free "
+      "camera; empty: the cameras of the agent's pixels, side by side");
   reader.Field("height", &c.height, {2, 4096}, "height of the video in pixels");
-  reader.Field("width", &c.width, {2, 4096}, "width of the video in pixels");
+  reader.Field("width", &c.width, {2, 4096},
+               "width of the video in pixels, of each camera");
   return c;
 }
 
@@ -45,13 +47,18 @@ EvaluationConfig EvaluationConfig::Read(config::Reader& reader) {
   return c;
 }
 
-env::CameraOptions EvaluationConfig::VideoCamera(
+std::vector<env::CameraOptions> EvaluationConfig::VideoCameras(
     const env::TaskConfig& task) const {
-  env::CameraOptions camera = task.pixels.camera;
-  if (!video.camera.empty()) camera.camera = video.camera;
-  camera.height = video.height;
-  camera.width = video.width;
-  return camera;
+  std::vector<env::CameraOptions> cameras = task.pixels.Cameras();
+  if (!video.camera.empty()) {
+    cameras.resize(1);
+    cameras[0].camera = video.camera;
+  }
+  for (env::CameraOptions& camera : cameras) {
+    camera.height = video.height;
+    camera.width = video.width;
+  }
+  return cameras;
 }
 
 }  // namespace replicant::evaluation

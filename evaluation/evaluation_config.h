@@ -39,9 +39,10 @@ struct EvaluationConfig {
   bool IsGoodEnough(double mean_return) const {
     return stop_at_return.has_value() && mean_return >= *stop_at_return;
   }
-  // The camera of the video: the agent's renderer with the section's own view
-  // and size.
-  env::CameraOptions VideoCamera(const env::TaskConfig& task) const;
+  // The cameras of the video, side by side: the agent's renderer and views, or
+  // the section's own view, in the section's size.
+  std::vector<env::CameraOptions> VideoCameras(
+      const env::TaskConfig& task) const;
 };
 
 }  // namespace replicant::evaluation

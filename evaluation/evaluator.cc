@@ -5,6 +5,7 @@
 
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -17,10 +18,10 @@ namespace {
 // is over, or not at all.
 class Film {
  public:
-  Film(env::Environment* environment, env::CameraOptions camera,
+  Film(env::Environment* environment, std::vector<env::CameraOptions> cameras,
        const std::filesystem::path& file)
       : environment_(environment),
-        camera_(std::move(camera)),
+        cameras_(std::move(cameras)),
         file_(file),
         // in the same folder and of the same kind
         unfinished_(file.parent_path() / ("." + file.filename().string())) {}
@@ -37,7 +38,7 @@ class Film {
     try {
       if (!recorder_) {
         if (file_.has_parent_path()) MakeFolders(file_.parent_path());
-        recorder_.emplace(environment_, camera_, unfinished_);
+        recorder_.emplace(environment_, cameras_, unfinished_);
       }
       recorder_->Record(step);
       if (!step.IsLast()) return;
@@ -55,7 +56,7 @@ class Film {
 
  private:
   env::Environment* environment_;
-  const env::CameraOptions camera_;
+  const std::vector<env::CameraOptions> cameras_;
   const std::filesystem::path file_;
   const std::filesystem::path unfinished_;
   std::optional<env::Recorder> recorder_;
@@ -81,7 +82,7 @@ std::optional<Evaluator::Trial> Evaluator::Run(
   std::optional<Film> film;
   if (!video.empty()) {
     film.emplace(environment_.get(),
-                 options_.evaluation.VideoCamera(options_.task), video);
+                 options_.evaluation.VideoCameras(options_.task), video);
   }
   auto result =
       Evaluate(task_, environment_.get(), &policy_,

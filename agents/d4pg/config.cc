@@ -26,6 +26,9 @@ EncoderConfig EncoderConfig::Read(config::Reader& reader) {
                "kernel size of each convolution, for custom");
   reader.Field("strides", &c.strides, {1, 64}, {0, 16},
                "stride of each convolution, for custom");
+  reader.Field("shared_weights", &c.has_shared_weights,
+               "whether all images of an observation go through the same "
+               "convolutions; otherwise each image has its own");
   const bool is_custom = c.kind == EncoderKind::kCustom;
   if (is_custom && c.channels.empty()) {
     reader.Error("channels", "kind custom needs at least one convolution");

@@ -34,6 +34,8 @@ struct EncoderConfig {
   std::vector<int64_t> channels;
   std::vector<int64_t> kernels;
   std::vector<int64_t> strides;
+  // one set of convolutions for all images of an observation; false: one each
+  bool has_shared_weights = false;
 
   static EncoderConfig Read(config::Reader& reader);
 

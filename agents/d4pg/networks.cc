@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "agents/images.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "engine/graph/ops/elementwise.h"
@@ -93,7 +95,8 @@ void CheckSpec(const NetworkConfig& config, const LearningSpec& spec) {
   }
   const bool has_pixels = config.encoder.has_pixels();
   const Shape& observation = spec.task.observation;
-  if (observation.rank() != (has_pixels ? 3 : 1) ||
+  const int rank = has_pixels && spec.task.images.empty() ? 3 : 1;
+  if (spec.task.has_pixels != has_pixels || observation.rank() != rank ||
       observation.num_elements() < 1) {
     throw ConfigError(
         has_pixels
@@ -112,23 +115,34 @@ void CheckSpec(const NetworkConfig& config, const LearningSpec& spec) {
         "D4PG: a state of {} numbers, but the observation {} has no pixels",
         spec.task.state_size, observation.ToString()));
   }
-  const auto [height, width, channels] = ConvnetSize(config, observation);
-  if (height < 1 || width < 1) {
-    throw ConfigError(fmt::format(
-        "agent.networks.encoder.kind: images {} are too small for its "
-        "convolutions; hint: larger task.pixels.height and width",
-        observation.ToString()));
+  const std::vector<ImageSpec> images = spec.task.AllImages();
+  for (const ImageSpec& image : images) {
+    const auto [height, width, channels] = ConvnetSize(config, image.shape);
+    if (height < 1 || width < 1) {
+      throw ConfigError(fmt::format(
+          "agent.networks.encoder.kind: images {} are too small for its "
+          "convolutions; hint: larger task.pixels.height and width",
+          image.shape.ToString()));
+    }
+    if (config.encoder.has_shared_weights &&
+        image.shape[2] != images[0].shape[2]) {
+      throw ConfigError(fmt::format(
+          "agent.networks.encoder.shared_weights: want images of as many "
+          "channels, but '{}' is {} and '{}' {}; hint: shared_weights: false",
+          images[0].name, images[0].shape.ToString(), image.name,
+          image.shape.ToString()));
+    }
   }
 }
 
 Encoder::Encoder(Graph& graph, const NetworkConfig& config,
                  const LearningSpec& spec, CallSite site)
-    : dtype_(spec.dtype), has_pixels_(config.encoder.has_pixels()) {
+    : dtype_(spec.dtype), task_(spec.task) {
   const Graph::SiteScope site_scope(graph, site);
   CheckSpec(config, spec);
   const Graph::Scope scope(graph, "encoder");
-  feature_size_ =
-      has_pixels_ ? AddConvnet(graph, config, spec) : spec.task.observation[0];
+  feature_size_ = task_.has_pixels ? AddConvnets(graph, config, spec)
+                                   : task_.observation[0];
   if (!config.has_shared_embedding) return;
   const Graph::Scope trunk_scope(graph, "trunk");
   embedding_.emplace(graph, config, feature_size_ + spec.task.state_size,
@@ -137,42 +151,64 @@ Encoder::Encoder(Graph& graph, const NetworkConfig& config,
   feature_size_ = config.embedding_size;
 }
 
-int64_t Encoder::AddConvnet(Graph& graph, const NetworkConfig& config,
-                            const LearningSpec& spec) {
-  const Graph::Scope scope(graph, "convnet");
-  int64_t in = spec.task.observation[2];
-  for (const ConvLayer& layer : config.encoder.Layers()) {
-    // PyTorch numbers the convolution and its relu as two modules
-    const std::string name = std::to_string(2 * layers_.size());
-    layers_.emplace_back(graph, name, in, layer.channels, layer.kernel,
-                         graph::Conv2dOptions{.stride = layer.stride},
-                         LayerOptionsOf(config, std::sqrt(2.0), spec.dtype));
-    in = layer.channels;
+int64_t Encoder::AddConvnets(Graph& graph, const NetworkConfig& config,
+                             const LearningSpec& spec) {
+  int64_t num_features = 0;
+  for (const ImageSpec& image : task_.AllImages()) {
+    const auto [height, width, channels] = ConvnetSize(config, image.shape);
+    num_features += height * width * channels;
+    if (config.encoder.has_shared_weights && !convnets_.empty()) continue;
+    const bool is_of_one =
+        !task_.images.empty() && !config.encoder.has_shared_weights;
+    const Graph::Scope scope(graph,
+                             is_of_one ? image.name + "/convnet" : "convnet");
+    Convnet& convnet = convnets_.emplace_back();
+    int64_t in = image.shape[2];
+    for (const ConvLayer& layer : config.encoder.Layers()) {
+      // PyTorch numbers the convolution and its relu as two modules
+      const std::string name = std::to_string(2 * convnet.size());
+      convnet.emplace_back(graph, name, in, layer.channels, layer.kernel,
+                           graph::Conv2dOptions{.stride = layer.stride},
+                           LayerOptionsOf(config, std::sqrt(2.0), spec.dtype));
+      in = layer.channels;
+    }
   }
-  const auto [height, width, channels] =
-      ConvnetSize(config, spec.task.observation);
-  return height * width * channels;
+  return num_features;
+}
+
+Output Encoder::Encode(const Convnet& convnet, Output image) const {
+  Output x = graph::NormalizePixels(image, dtype_, 1.0 / 255.0, -0.5);
+  for (const nn::Conv2d& layer : convnet) x = graph::Relu(layer(x));
+  return graph::Reshape(x, {x.shape()[0], -1});
 }
 
 Features Encoder::operator()(Output observation, Output state,
                              CallSite site) const {
-  const Graph::SiteScope scope(observation, site);
-  Output x = observation;
-  if (has_pixels_) {
-    x = graph::NormalizePixels(x, dtype_, 1.0 / 255.0, -0.5);
-    for (const nn::Conv2d& layer : layers_) {
-      x = graph::Relu(layer(x));
-    }
-    x = graph::Reshape(x, {x.shape()[0], -1});
+  return (*this)(SplitImages(task_, observation, site), state, site);
+}
+
+Features Encoder::operator()(const std::vector<Output>& images, Output state,
+                             CallSite site) const {
+  const Graph::SiteScope scope(images.at(0), site);
+  std::vector<Output> features;
+  for (size_t i = 0; i < images.size(); ++i) {
+    features.push_back(
+        task_.has_pixels
+            ? Encode(convnets_[std::min(i, convnets_.size() - 1)], images[i])
+            : images[i]);
   }
+  const Output x =
+      features.size() == 1 ? features[0] : graph::Concat(features, /*axis=*/1);
   if (!embedding_) return {.encoded = x, .state = state};
   return {.encoded = (*embedding_)(WithState(x, state)), .state = {}};
 }
 
 std::vector<VariableId> Encoder::variables() const {
   std::vector<VariableId> all;
-  for (const nn::Conv2d& layer : layers_) {
-    all.insert(all.end(), layer.variables().begin(), layer.variables().end());
+  for (const Convnet& convnet : convnets_) {
+    for (const nn::Conv2d& layer : convnet) {
+      all.insert(all.end(), layer.variables().begin(), layer.variables().end());
+    }
   }
   if (embedding_) embedding_->AppendVariables(&all);
   return all;

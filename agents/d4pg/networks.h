@@ -14,6 +14,8 @@
 // modules (with '/' for '.'):
 //
 //   encoder/convnet/0, 2, 4 ...  convolutions, relu between them
+//   encoder/IMAGE/convnet/0 ...  of several images without shared weights: the
+//                                convolutions of each, by its name
 //   encoder/trunk/0, 1           Linear, LayerNorm (then
 //                                embedding_activation); only of a shared
 //                                embedding
@@ -39,8 +41,9 @@ using graph::VariableId;
 
 // Throws ConfigError, with the reason, if networks of `config` cannot be built
 // for `spec`: there is no action, the observation has the wrong rank for the
-// encoder, the image is too small for its convolutions, or there is a state
-// beside an observation without pixels.
+// encoder, an image is too small for its convolutions, images that share
+// weights differ in their channels, or there is a state beside an observation
+// without pixels.
 void CheckSpec(const NetworkConfig& config, const LearningSpec& spec);
 
 // Initial values of a layer. `gain` is sqrt 2 if a relu follows, otherwise 1.
@@ -72,28 +75,37 @@ struct Features {
 };
 
 // Maps pixels [B, H, W, C] u8, scaled to [-0.5, 0.5], to features [B, F], where
-// F = H' W' C' of the last convolution, in that order. kState passes
-// observations unchanged. With a shared embedding at the end, F is its size.
+// F = H' W' C' of the last convolution, in that order. The features of several
+// images lie one after the other. kState passes observations unchanged. With a
+// shared embedding at the end, F is its size.
 class Encoder {
  public:
   Encoder(Graph& graph, const NetworkConfig& config, const LearningSpec& spec,
           CallSite site = CallSite::Here());
 
-  // `state` [B, S] is invalid without a state in addition to pixels.
+  // `state` [B, S] is invalid without a state in addition to pixels. Several
+  // images are [B, P], see agents/images.h, or one tensor each.
   Features operator()(Output observation, Output state = {},
+                      CallSite site = CallSite::Here()) const;
+  Features operator()(const std::vector<Output>& images, Output state = {},
                       CallSite site = CallSite::Here()) const;
   int64_t feature_size() const { return feature_size_; }
   // Empty for kState without a shared embedding.
   std::vector<VariableId> variables() const;
 
  private:
-  // Returns the size of its features.
-  int64_t AddConvnet(Graph& graph, const NetworkConfig& config,
-                     const LearningSpec& spec);
+  using Convnet = std::vector<nn::Conv2d>;
+
+  // Adds the convolutions of all images; returns the size of their features.
+  int64_t AddConvnets(Graph& graph, const NetworkConfig& config,
+                      const LearningSpec& spec);
+  // [B, H, W, C] u8 -> [B, F]
+  Output Encode(const Convnet& convnet, Output image) const;
 
   DType dtype_;
-  bool has_pixels_;
-  std::vector<nn::Conv2d> layers_;
+  TaskSpec task_;
+  // one for each image, or one for all; none for kState
+  std::vector<Convnet> convnets_;
   std::optional<Embedding> embedding_;
   int64_t feature_size_ = 0;
 };

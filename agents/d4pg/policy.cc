@@ -1,5 +1,8 @@
 #include "agents/d4pg/policy.h"
 
+#include <vector>
+
+#include "agents/images.h"
 #include "agents/transition_batch.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/random.h"
@@ -14,15 +17,21 @@ Output BuildPolicy(Graph& graph, const NetworkConfig& config,
   const Encoder encoder(graph, config, spec);
   const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
   const int64_t count = options.num_environments;
-  const graph::TensorType type = ObservationType(spec, count);
-  const Output observation = graph.Input("observation", type.dtype, type.shape);
+  std::vector<Output> images;
+  if (options.has_named_images && !spec.task.images.empty()) {
+    images = ImageInputs(graph, spec.task, count);
+  } else {
+    const graph::TensorType type = ObservationType(spec, count);
+    images = SplitImages(spec.task,
+                         graph.Input("observation", type.dtype, type.shape));
+  }
   Output state;
   if (spec.task.state_size > 0) {
     state =
         graph.Input("state", spec.dtype, Shape({count, spec.task.state_size}));
   }
   const Output mean =
-      graph::Cast(policy(encoder(observation, state)).action, DType::kF32);
+      graph::Cast(policy(encoder(images, state)).action, DType::kF32);
   if (!options.has_noise) return mean;
 
   const Output scale = graph.Input("noise_scale", DType::kF32, Shape({count}));

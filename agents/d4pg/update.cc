@@ -4,6 +4,7 @@
 
 #include "agents/d4pg/losses.h"
 #include "agents/d4pg/representation.h"
+#include "agents/images.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/image.h"
 #include "engine/graph/ops/losses.h"
@@ -106,31 +107,50 @@ Output LearningRate(Graph& graph, const OptimizerConfig& config, Output step,
   return graph.Scalar(config.learning_rate, dtype);
 }
 
-// Random shifts of every image, in whole pixels in [-limit, limit].
+// Random shifts of every image, in whole pixels in [-limit, limit]: [B, 2 M] of
+// M images of an observation.
 Output ShiftOffsets(const std::string& name, const TransitionBatch& batch,
-                    int64_t limit, Output step,
+                    int64_t num_images, int64_t limit, Output step,
                     const nn::ReplicaContext::RowRange& rows) {
   return graph::RandomInt({.name = name,
                            .step = step,
                            .first_row = rows.first_row,
                            .row_offset = rows.row_offset},
-                          Shape({batch.reward.shape()[0], 2}), -limit,
-                          limit + 1);
+                          Shape({batch.reward.shape()[0], 2 * num_images}),
+                          -limit, limit + 1);
 }
 
-// Shifts all images of a window alike. [B, H, h, w, C], offsets [B, 2]
-Output ShiftWindow(Output images, Output offsets) {
-  const Shape& shape = images.shape();
-  const int64_t rows = shape[0] * shape[1];
+// Shifts each image by its two offsets. offsets [B, 2 M]
+Output Shifted(const TaskSpec& task, Output observation, Output offsets) {
+  std::vector<Output> images = SplitImages(task, observation);
+  const int64_t rows = offsets.shape()[0];
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Output of_image =
+        images.size() == 1
+            ? offsets
+            : graph::Slice(offsets, {0, 2 * static_cast<int64_t>(i)},
+                           {rows, 2});
+    images[i] = graph::RandomShift(images[i], of_image);
+  }
+  return JoinImages(images);
+}
+
+// [B, H, ...] -> [B H, ...]
+Output RowsOfSteps(Output steps) {
+  const Shape& shape = steps.shape();
+  std::vector<int64_t> rows(shape.dims().begin() + 1, shape.dims().end());
+  rows[0] = shape[0] * shape[1];
+  return graph::Reshape(steps, rows);
+}
+
+// Shifts the observations of a window alike. [B, H, ...], offsets [B, 2 M]
+Output ShiftedWindow(const TaskSpec& task, Output window, Output offsets) {
+  const Shape& shape = window.shape();
+  const int64_t size = offsets.shape()[1];
   const Output of_steps =
-      graph::Reshape(graph::BroadcastTo(graph::Reshape(offsets, {-1, 1, 2}),
-                                        Shape({shape[0], shape[1], 2})),
-                     {rows, 2});
-  return graph::ReshapeTo(
-      graph::RandomShift(
-          graph::Reshape(images, {rows, shape[2], shape[3], shape[4]}),
-          of_steps),
-      shape);
+      RowsOfSteps(graph::BroadcastTo(graph::Reshape(offsets, {-1, 1, size}),
+                                     Shape({shape[0], shape[1], size})));
+  return graph::ReshapeTo(Shifted(task, RowsOfSteps(window), of_steps), shape);
 }
 
 // Divides importance weights by the largest one of all replicas, so that they
@@ -164,14 +184,6 @@ Features TargetFeatures(const AllNetworks& networks, Output observation,
   return networks.target_encoder
              ? (*networks.target_encoder)(observation, state)
              : Stopped(networks.encoder(observation, state));
-}
-
-// [B, H, ...] -> [B H, ...]
-Output RowsOfSteps(Output steps) {
-  const Shape& shape = steps.shape();
-  std::vector<int64_t> rows(shape.dims().begin() + 1, shape.dims().end());
-  rows[0] = shape[0] * shape[1];
-  return graph::Reshape(steps, rows);
 }
 
 // Embeddings of a window's observations, [B, H, F].
@@ -335,16 +347,18 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
   Update update;
   TransitionBatch shifted = batch;
   if (config.random_shift > 0) {
-    update.shift = ShiftOffsets("random_shift", batch, config.random_shift,
-                                step.value, rows);
-    update.next_shift = ShiftOffsets("next_random_shift", batch,
+    const TaskSpec& task = spec.task;
+    const auto num_images = static_cast<int64_t>(task.AllImages().size());
+    update.shift = ShiftOffsets("random_shift", batch, num_images,
+                                config.random_shift, step.value, rows);
+    update.next_shift = ShiftOffsets("next_random_shift", batch, num_images,
                                      config.random_shift, step.value, rows);
-    shifted.observation = graph::RandomShift(batch.observation, update.shift);
+    shifted.observation = Shifted(task, batch.observation, update.shift);
     shifted.next_observation =
-        graph::RandomShift(batch.next_observation, update.next_shift);
+        Shifted(task, batch.next_observation, update.next_shift);
     if (config.representation.horizon > 0) {
       shifted.window->observation =
-          ShiftWindow(batch.window->observation, update.next_shift);
+          ShiftedWindow(task, batch.window->observation, update.next_shift);
     }
   }
   AddLosses(replica, config, support, shifted, networks, &update);

@@ -31,8 +31,8 @@ struct Update {
   std::vector<std::pair<std::string, Output>> diagnostics;
   // RepresentationLossResult::parts; none without a representation.
   std::vector<std::pair<std::string, Output>> representation_losses;
-  // i32 [B, 2]: rows and columns by which the frames are shifted; invalid
-  // without random_shift
+  // i32 [B, 2]: rows and columns by which the frames are shifted; of M images
+  // [B, 2 M], each by its own. Invalid without random_shift
   Output shift;
   Output next_shift;
   // Scalars f32[] for the curves: "critic_learning_rate" and

@@ -130,7 +130,7 @@ void PlayRandomActions(ControlEnvironment& environment,
   double episode_return = 0.0;
   std::optional<Recorder> recorder;
   if (!options.video.empty()) {
-    recorder.emplace(&environment, options.camera, options.video);
+    recorder.emplace(&environment, std::vector{options.camera}, options.video);
   }
   const TimeStep first = environment.Reset({});
   if (recorder) recorder->Record(first);

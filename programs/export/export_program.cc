@@ -58,7 +58,12 @@ std::map<std::string, std::string> MetadataOf(
   if (task.has_pixels) {
     metadata["frame_stack"] = std::to_string(task.frame_stack);
     metadata["state_size"] = std::to_string(task.state_size);
-    metadata["camera"] = config.task.pixels.camera.camera;
+    if (task.images.empty()) {
+      metadata["camera"] = config.task.pixels.Cameras()[0].camera;
+    }
+    for (const agents::ImageSpec& image : task.images) {
+      metadata[image.name] = image.shape.ToString();
+    }
   }
   return metadata;
 }

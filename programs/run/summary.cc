@@ -20,10 +20,16 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 
 std::string TaskText(const env::TaskConfig& task) {
   if (!task.has_pixels) return task.name + " from state";
-  const env::CameraOptions& camera = task.pixels.camera;
-  return fmt::format("{} from pixels{}, {}x{}, {} frames", task.name,
-                     task.has_state_beside_pixels ? " and state" : "",
-                     camera.height, camera.width, task.pixels.frame_stack);
+  const std::vector<env::CameraOptions> cameras = task.pixels.Cameras();
+  std::string sizes;
+  for (const env::CameraOptions& camera : cameras) {
+    sizes += fmt::format("{}{}{}x{}", sizes.empty() ? "" : " and ",
+                         cameras.size() > 1 ? camera.camera + " " : "",
+                         camera.height, camera.width);
+  }
+  return fmt::format("{} from pixels{}, {}, {} frames", task.name,
+                     task.has_state_beside_pixels ? " and state" : "", sizes,
+                     task.pixels.frame_stack);
 }
 
 // "1.23M (4.1k/s)".

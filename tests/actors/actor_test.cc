@@ -274,6 +274,36 @@ TEST(ActorTest, FramesAreTheNewestOfTheStack) {
   EXPECT_EQ(rig.sinks[0].episodes[0].last_frame, newest());
 }
 
+// Of several cameras the frame of a step is the frames of all in their order.
+TEST(ActorTest, TheFramesOfSeveralCamerasAreStoredTogether) {
+  env::TaskConfig config = kState;
+  config.has_pixels = true;
+  config.pixels.frame_stack = 2;
+  const env::CameraOptions fixed = {
+      .camera = "fixed", .height = 16, .width = 16};
+  const env::CameraOptions cart = {
+      .camera = "lookatcart", .height = 8, .width = 12};
+  const ActorOptions options = {.exploration = {.random_steps = 8}};
+  const auto frames_of = [&](std::vector<env::CameraOptions> cameras) {
+    config.pixels.cameras = std::move(cameras);
+    Rig rig(config, 1, options);
+    // then one with the policy, which takes what the environment gives
+    for (int i = 0; i < 9; ++i) rig.actor->Step();
+    std::vector<std::vector<uint8_t>> frames;
+    for (const auto& step : rig.sinks[0].episodes[0].steps) {
+      frames.push_back(step.frame);
+    }
+    return frames;
+  };
+  const auto both = frames_of({fixed, cart});
+  const auto first = frames_of({fixed}), second = frames_of({cart});
+  for (size_t i = 0; i < 8; ++i) {
+    auto expected = first[i];
+    expected.insert(expected.end(), second[i].begin(), second[i].end());
+    EXPECT_EQ(both[i], expected) << "step " << i;
+  }
+}
+
 // The state next to pixels equals the state of a task without them, in the
 // replay and for the policy.
 TEST(ActorTest, AStateBesidePixelsIsThatOfTheTask) {

@@ -65,6 +65,30 @@ TEST(TaskSpecTest, OfAPixelTask) {
   EXPECT_EQ(MakeTaskSpec(config, *Make(config)).state_size, 0);
 }
 
+TEST(TaskSpecTest, OfSeveralCameras) {
+  env::TaskConfig config = {.name = "cheetah-run",
+                            .has_pixels = true,
+                            .has_state_beside_pixels = true};
+  config.pixels = {.cameras = {{.camera = "side", .height = 16, .width = 24},
+                               {.camera = "back", .height = 8, .width = 8}},
+                   .frame_stack = 2};
+  const TaskSpec spec = MakeTaskSpec(config, *Make(config));
+  EXPECT_EQ(spec.images,
+            (std::vector<ImageSpec>{{"pixels/side", Shape({16, 24, 6})},
+                                    {"pixels/back", Shape({8, 8, 6})}}));
+  EXPECT_EQ(spec.AllImages(), spec.images);
+  EXPECT_EQ(spec.observation, Shape({(16 * 24 + 8 * 8) * 6}));
+  EXPECT_EQ(spec.frame_bytes(), (16 * 24 + 8 * 8) * 3);
+  EXPECT_EQ(spec.state_size, 17);
+  // a list of one is that camera
+  config.pixels.cameras.resize(1);
+  const TaskSpec one = MakeTaskSpec(config, *Make(config));
+  EXPECT_TRUE(one.images.empty());
+  EXPECT_EQ(one.observation, Shape({16, 24, 6}));
+  EXPECT_EQ(one.AllImages(),
+            (std::vector<ImageSpec>{{"pixels", Shape({16, 24, 6})}}));
+}
+
 TEST(TaskSpecTest, ScalesActions) {
   const TaskSpec spec{.action_minimum = {-2.0, 0.0},
                       .action_maximum = {4.0, 1.0}};

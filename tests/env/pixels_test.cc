@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -254,6 +256,48 @@ TEST(SuitePixelsTest, ABatchGivesTheSameBitsForAnyNumberOfThreads) {
           << task << ", " << threads << " threads";
     }
   }
+}
+
+// Each camera's array and frame are what a task with this camera alone has.
+TEST(SuitePixelsTest, SeveralCamerasAreOneArrayEach) {
+  const TaskRegistry registry(SuiteTasks());
+  TaskConfig both{.name = "cheetah-run", .has_pixels = true};
+  both.pixels.frame_stack = 2;
+  TaskConfig side = both, back = both;
+  side.pixels.camera = {.camera = "side", .height = 12, .width = 16};
+  back.pixels.camera = {.camera = "back", .height = 10, .width = 8};
+  both.pixels.cameras = {side.pixels.camera, back.pixels.camera};
+  // the last of a batch has siblings of the first one's cameras
+  const auto last = [&](const TaskConfig& config) {
+    return std::move(MakeConfiguredEnvironments(registry, config, /*seed=*/7,
+                                                /*first_index=*/0,
+                                                /*count=*/2)[1]);
+  };
+  const auto all = last(both), first = last(side), second = last(back);
+  const ObservationSpec& spec = all->observation_spec();
+  EXPECT_EQ(spec.Find("pixels/side").shape, Shape({12, 16, 6}));
+  EXPECT_EQ(spec.Find("pixels/back").shape, Shape({10, 8, 6}));
+  const size_t sizes[] = {12 * 16 * 6, 10 * 8 * 6};
+  Bytes pixels(sizes[0] + sizes[1]), frame(pixels.size() / 2);
+  Bytes expected(pixels.size()), expected_frame(frame.size());
+  const auto part = [&](Bytes& bytes, size_t i, size_t divisor) {
+    return std::span(bytes).subspan(i == 0 ? 0 : sizes[0] / divisor,
+                                    sizes[i] / divisor);
+  };
+  const std::vector<double> action(6, 0.5);
+  for (int t = 0; t < 4; ++t) {
+    all->Step(action, {.pixels = pixels, .frame = frame});
+    first->Step(action, {.pixels = part(expected, 0, 1),
+                         .frame = part(expected_frame, 0, 2)});
+    second->Step(action, {.pixels = part(expected, 1, 1),
+                          .frame = part(expected_frame, 1, 2)});
+    ASSERT_EQ(pixels, expected) << "step " << t;
+    ASSERT_EQ(frame, expected_frame) << "step " << t;
+  }
+  both.pixels.cameras[1].camera = "side";
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { last(both); }),
+            "Pixels: two arrays 'pixels/side'; want each camera once, and no "
+            "array of the task with the name of a camera's");
 }
 
 }  // namespace

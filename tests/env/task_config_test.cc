@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "base/config/load.h"
 #include "base/error.h"
 #include "tests/support/message_of.h"
 
@@ -93,6 +95,42 @@ TEST(TaskConfigTest, WhatOnlyASimulationHasIsRefused) {
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .mjcf = "a.xml"}); }),
             "task.mjcf: counter-up is not a MuJoCo simulation; allowed: empty");
+}
+
+TaskConfig Read(const std::string& text) {
+  return config::Load<TaskConfig>(config::Document::FromText("run.yaml", text))
+      .config;
+}
+
+TEST(TaskConfigTest, SeveralCamerasHaveSizesOfTheirOwnOrShareOne) {
+  TaskConfig config = Read(
+      "pixels: {enabled: true, height: 64, width: 48, renderer: gl, cameras: "
+      "[front, -1]}");
+  ASSERT_EQ(config.pixels.Cameras().size(), 2U);
+  EXPECT_EQ(config.pixels.cameras[0].camera, "front");
+  EXPECT_EQ(config.pixels.cameras[1].camera, "-1");
+  for (const CameraOptions& camera : config.pixels.cameras) {
+    EXPECT_EQ(camera.height, 64);
+    EXPECT_EQ(camera.width, 48);
+    EXPECT_EQ(camera.renderer.kind, RendererKind::kGl);
+  }
+  config = Read("pixels: {cameras: [front, wrist], heights: [84, 32]}");
+  EXPECT_EQ(config.pixels.cameras[1].height, 32);
+  EXPECT_EQ(config.pixels.cameras[1].width, 84);
+  config = Read("pixels: {camera: top}");
+  ASSERT_EQ(config.pixels.Cameras().size(), 1U);
+  EXPECT_EQ(config.pixels.Cameras()[0].camera, "top");
+}
+
+TEST(TaskConfigTest, CamerasThatDoNotFitAreRefused) {
+  EXPECT_EQ(
+      MessageOf<ConfigError>([] {
+        Read("pixels: {cameras: [front, wrist, front], widths: [84, 84]}");
+      }),
+      "run.yaml:1:19: pixels.cameras: want each camera once, got 'front' 2 "
+      "times\n"
+      "run.yaml:1:50: pixels.widths: want one for each of the 3 cameras, or "
+      "none; got 2");
 }
 
 }  // namespace

@@ -173,11 +173,17 @@ TEST(EvaluationConfigTest, EndsTheRunOnlyIfItIsTold) {
 TEST(EvaluationConfigTest, FilmsAsTheAgentSeesButLarger) {
   env::TaskConfig task;
   task.pixels.camera = {.camera = "side", .height = 64, .width = 64};
-  const env::CameraOptions camera = Read("").VideoCamera(task);
-  EXPECT_EQ(camera.camera, "side");
-  EXPECT_EQ(camera.height, 240);
-  EXPECT_EQ(camera.width, 320);
-  EXPECT_EQ(Read("video: {camera: top}").VideoCamera(task).camera, "top");
+  const auto cameras = Read("").VideoCameras(task);
+  ASSERT_EQ(cameras.size(), 1U);
+  EXPECT_EQ(cameras[0].camera, "side");
+  EXPECT_EQ(cameras[0].height, 240);
+  EXPECT_EQ(cameras[0].width, 320);
+  EXPECT_EQ(Read("video: {camera: top}").VideoCameras(task)[0].camera, "top");
+  // several side by side, unless the video has its own
+  task.pixels.cameras = {{.camera = "side"}, {.camera = "back"}};
+  EXPECT_EQ(Read("").VideoCameras(task)[1].camera, "back");
+  EXPECT_EQ(Read("").VideoCameras(task)[1].height, 240);
+  EXPECT_EQ(Read("video: {camera: top}").VideoCameras(task).size(), 1U);
 }
 
 TEST(EvaluationConfigTest, AReturnToStopAtNeedsEvaluations) {

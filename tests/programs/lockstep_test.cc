@@ -128,6 +128,29 @@ TEST_F(LockstepTest, LearnsFromPixels) {
   EXPECT_TRUE(result.status.ok()) << result.output;
 }
 
+TEST_F(LockstepTest, PredictsFromTwoCamerasAndTheState) {
+  const CommandResult result = RunShort(
+      "cameras",
+      {"task.pixels={enabled: true, cameras: [fixed, lookatcart], heights: "
+       "[24, 16], widths: [24, 20], state: true}",
+       kSmallEncoder, "agent.networks.encoder.shared_weights=true",
+       "agent.random_shift=2", "learner.batch_size=8",
+       "agent.networks.shared_embedding=true", "agent.representation.horizon=3",
+       "replay.tables.default.window=3", "replay.tables.default.n_step=2",
+       "learner.limits.max_steps=5"});
+  EXPECT_TRUE(result.status.ok()) << result.output;
+}
+
+TEST_F(LockstepTest, ACameraThatTheModelLacksIsRefused) {
+  const CommandResult result = RunShort(
+      "cameras",
+      {"task.pixels={enabled: true, cameras: [fixed, wrist]}", kSmallEncoder});
+  EXPECT_THAT(result.output,
+              HasSubstr("no camera 'wrist'; allowed: -1 (free), 0 fixed, 1 "
+                        "lookatcart"));
+  EXPECT_FALSE(result.status.ok());
+}
+
 TEST_F(LockstepTest, PredictsFromPixelsAndTheStateBesideThem) {
   const CommandResult result = RunShort(
       "both",
@@ -147,6 +170,11 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
       // episodes of 13 steps: many end in the middle of a group
       "task.action_repeat=80"};
+  const std::vector<std::string> cameras = {
+      "task.pixels={enabled: true, cameras: [fixed, lookatcart], heights: [24, "
+      "16], widths: [24, 20], state: true}",
+      kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
+      "task.action_repeat=80"};
   const std::vector<std::string> state = {
       "actors.environments=2", "actors.exploration.random_steps=150",
       "replay.tables.default={sampler: prioritized, max_size: 300}",
@@ -154,7 +182,8 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       "replay.tables.default.rate_limiter={samples_per_insert: 256, "
       "min_size_to_sample: 100, error_buffer: 512}"};
   for (const auto& observed :
-       {std::pair("pixels", pixels), std::pair("state", state)}) {
+       {std::pair("pixels", pixels), std::pair("cameras", cameras),
+        std::pair("state", state)}) {
     // names, not bindings: clang 14 lets no lambda capture those
     const std::string name = observed.first;
     const std::vector<std::string>& settings = observed.second;

@@ -126,7 +126,8 @@ std::vector<std::pair<std::string, graph::Output>> AgentWorkload::BuildModel(
     graph::Graph& graph, int64_t batch_size) const {
   return {{"action", agent_->BuildPolicy(graph, spec_.task,
                                          {.num_environments = batch_size,
-                                          .has_noise = false})}};
+                                          .has_noise = false,
+                                          .has_named_images = true})}};
 }
 
 std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {

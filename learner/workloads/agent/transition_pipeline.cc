@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -63,6 +64,10 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
       form().BytesOf({.frame_bytes = spec.task.frame_bytes()});
   for (ThreadMemory& thread : threads_) {
     thread.frames = HostBuffer(static_cast<size_t>(row.total()));
+  }
+  for (const agents::ImageSpec& image : spec.task.AllImages()) {
+    frame_sizes_.push_back(static_cast<size_t>(image.shape.num_elements() /
+                                               spec.task.frame_stack));
   }
   for (Drawn* const drawn : {&used_, &ahead_}) {
     if (spec.window == 0) break;
@@ -201,6 +206,25 @@ void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
   }
 }
 
+void TransitionPipeline::WriteImages(std::span<const std::byte> stack,
+                                     std::span<std::byte> out) const {
+  const auto depth = static_cast<size_t>(spec_.task.frame_stack);
+  const size_t step_size = stack.size() / depth;
+  std::array<std::span<const uint8_t>, replay::kMaxStack> frames;
+  size_t begin = 0;
+  for (const size_t size : frame_sizes_) {
+    for (size_t k = 0; k < depth; ++k) {
+      const std::byte* const frame = stack.data() + k * step_size + begin;
+      frames[k] = {reinterpret_cast<const uint8_t*>(frame), size};
+    }
+    const std::span<std::byte> image = out.subspan(begin * depth, size * depth);
+    env::InterleaveFrames(
+        std::span(frames).first(depth),
+        {reinterpret_cast<uint8_t*>(image.data()), image.size()});
+    begin += size;
+  }
+}
+
 void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
                                           int64_t row, int64_t num_steps,
                                           Views batch) const {
@@ -209,8 +233,8 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
   const std::span<std::byte> next =
       RowOf(ViewOf("next_observation", batch), row);
   if (spec_.window == 0) {
-    env::InterleaveFrames(frames.frames, stack, image);
-    env::InterleaveFrames(frames.next_frames, stack, next);
+    WriteImages(frames.frames, image);
+    WriteImages(frames.next_frames, next);
     return;
   }
   // frames [i, i + stack) are the stack of o_{t+i}
@@ -220,7 +244,7 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
     return frames.frames.subspan(static_cast<size_t>(i) * frame,
                                  static_cast<size_t>(stack) * frame);
   };
-  env::InterleaveFrames(stack_of(0), stack, image);
+  WriteImages(stack_of(0), image);
   const std::span<std::byte> window =
       RowOf(ViewOf("window_observation", batch), row);
   for (int64_t i = 1; i <= spec_.window; ++i) {
@@ -228,7 +252,7 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
     if (i > num_steps) {
       std::ranges::fill(out, std::byte{0});
     } else {
-      env::InterleaveFrames(stack_of(i), stack, out);
+      WriteImages(stack_of(i), out);
     }
   }
   std::ranges::copy(PartOf(window, NumReturnSteps(num_steps) - 1, spec_.window),

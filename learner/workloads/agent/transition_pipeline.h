@@ -17,7 +17,8 @@ namespace replicant::learner {
 
 // Draws batches of transitions and lays them out as
 // agents::TransitionTensors(): the frames of a stack become the channels of one
-// image, oldest first. From windows it also makes the n-step transitions.
+// image, oldest first; several images of an observation lie one after the
+// other. From windows it also makes the n-step transitions.
 //
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
@@ -74,6 +75,9 @@ class TransitionPipeline : public replicator::InputPipeline {
   void WriteFrames(const replay::Batch& from, Views batch);
   void WriteRowOfFrames(const replay::Batch::Frames& frames, int64_t row,
                         int64_t num_steps, Views batch) const;
+  // Writes the images of an observation from a stack of its frames.
+  void WriteImages(std::span<const std::byte> stack,
+                   std::span<std::byte> out) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
   // The tensor of this name.
   const MutableTensorView& ViewOf(std::string_view name, Views batch) const;
@@ -92,6 +96,8 @@ class TransitionPipeline : public replicator::InputPipeline {
 
   const agents::LearningSpec spec_;
   const int64_t batch_size_;
+  // bytes of the frame of each image of an observation
+  std::vector<size_t> frame_sizes_;
   // by thread, each with room for the frames of an item
   std::vector<ThreadMemory> threads_;
   replay::BatchSource* const source_;

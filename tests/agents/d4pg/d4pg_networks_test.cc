@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agents/d4pg/networks.h"
+#include "agents/images.h"
+#include "base/rng.h"
 #include "tests/agents/learning_specs.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
@@ -130,6 +133,77 @@ TEST(NetworksTest, AStateBesidePixelsJoinsTheEmbedding) {
   }
 }
 
+// Each image has its convolutions, or all have one set; the heads read the
+// features of all, then the state.
+TEST(NetworksTest, SeveralImagesAreEncodedApartAndJoined) {
+  LearningSpec spec = LearningSpecOf(Shape({64 * 64 * 9 + 36 * 36 * 9}), 2);
+  spec.task.has_pixels = true;
+  spec.task.images = {{"pixels/front", Shape({64, 64, 9})},
+                      {"pixels/wrist", Shape({36, 36, 9})}};
+  spec.task.state_size = 3;
+  for (const bool is_shared : {false, true}) {
+    NetworkConfig config = Small(EncoderKind::kLight);
+    config.encoder.has_shared_weights = is_shared;
+    Graph graph;
+    const Encoder encoder(graph, config, spec);
+    const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
+    EXPECT_EQ(encoder.feature_size(), 6 * 6 * 32 + 3 * 3 * 32);
+    const std::vector<std::string> weights =
+        is_shared
+            ? std::vector<std::string>{"encoder/convnet/0/weight",
+                                       "encoder/convnet/2/weight"}
+            : std::vector<std::string>{"encoder/pixels/front/convnet/0/weight",
+                                       "encoder/pixels/front/convnet/2/weight",
+                                       "encoder/pixels/wrist/convnet/0/weight",
+                                       "encoder/pixels/wrist/convnet/2/weight"};
+    EXPECT_EQ(encoder.variables().size(), 2 * weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_EQ(graph.variable(encoder.variables()[2 * i]).name, weights[i]);
+    }
+    EXPECT_THAT(
+        NamesAndShapes(graph),
+        ::testing::IsSupersetOf(std::vector<std::string>{
+            "policy/trunk/0/weight [5,1440]", "policy/head/0/weight [7,8]"}));
+    const Output pixels =
+        graph.Input("x", DType::kU8, Shape({4, spec.task.observation[0]}));
+    const Output state = graph.Input("s", DType::kF32, Shape({4, 3}));
+    EXPECT_EQ(policy(encoder(pixels, state)).action.shape(), Shape({4, 2}));
+  }
+}
+
+// The features of an image do not depend on the other, nor on the way in.
+TEST(NetworksTest, TheFeaturesOfAnImageAreItsOwn) {
+  LearningSpec spec = LearningSpecOf(Shape({2 * 8 * 8 * 3}), 2);
+  spec.task.has_pixels = true;
+  spec.task.images = {{"pixels/a", Shape({8, 8, 3})},
+                      {"pixels/b", Shape({8, 8, 3})}};
+  NetworkConfig config = Small(EncoderKind::kCustom);
+  config.encoder.channels = {4};
+  config.encoder.kernels = {3};
+  config.encoder.strides = {2};
+  config.encoder.has_shared_weights = true;
+  GraphRunner runner;
+  const Encoder encoder(runner.graph(), config, spec);
+  const auto image = [&](const std::string& name, uint64_t seed) {
+    HostTensor pixels(DType::kU8, Shape({1, 8, 8, 3}));
+    RandomStream random(seed, "pixels");
+    for (uint8_t& x : pixels.MutableSpan<uint8_t>()) {
+      x = static_cast<uint8_t>(random.UniformInt(256));
+    }
+    return runner.Input(name, std::move(pixels));
+  };
+  const Output a = image("a", 1), b = image("b", 2);
+  const auto features = [&](const std::vector<Output>& images) {
+    return runner.Eval(encoder(images).encoded);
+  };
+  const auto ab = features({a, b}), ba = features({b, a});
+  // 3 x 3 x 4 numbers of each
+  ASSERT_EQ(ab.size(), 72U);
+  EXPECT_TRUE(std::equal(ab.begin(), ab.begin() + 36, ba.begin() + 36));
+  EXPECT_NE(ab, ba);
+  EXPECT_EQ(runner.Eval(encoder(JoinImages({a, b})).encoded), ab);
+}
+
 // A recipe's needs at the start: small actions, and values near v_min.
 TEST(NetworksTest, FirstValuesOfLastLayersAreScaledAndLean) {
   NetworkConfig config = Small(EncoderKind::kState);
@@ -176,6 +250,20 @@ TEST(NetworksTest, RefusesObservationsThatTheEncoderCannotTake) {
             "its convolutions; hint: larger task.pixels.height and width");
   EXPECT_EQ(check(EncoderKind::kState, Shape({24}), 0),
             "D4PG: want at least one action, got 0");
+  LearningSpec two = LearningSpecOf(Shape({1000}), 1);
+  two.task.has_pixels = true;
+  two.task.images = {{"pixels/front", Shape({64, 64, 9})},
+                     {"pixels/wrist", Shape({64, 35, 3})}};
+  NetworkConfig shared = Small(EncoderKind::kNature);
+  shared.encoder.has_shared_weights = true;
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckSpec(shared, two); }),
+            "agent.networks.encoder.kind: images [64,35,3] are too small for "
+            "its convolutions; hint: larger task.pixels.height and width");
+  two.task.images[1].shape = Shape({64, 64, 3});
+  EXPECT_EQ(MessageOf<ConfigError>([&] { CheckSpec(shared, two); }),
+            "agent.networks.encoder.shared_weights: want images of as many "
+            "channels, but 'pixels/front' is [64,64,9] and 'pixels/wrist' "
+            "[64,64,3]; hint: shared_weights: false");
   LearningSpec with_state = LearningSpecOf(Shape({24}), 1);
   with_state.task.state_size = 3;
   EXPECT_EQ(

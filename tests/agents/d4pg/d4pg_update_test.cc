@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "agents/d4pg/losses.h"
 #include "agents/d4pg/update.h"
+#include "agents/images.h"
+#include "base/rng.h"
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/image.h"
 #include "engine/nn/single_replica.h"
@@ -243,6 +248,67 @@ TEST(D4pgUpdateTest, RandomShiftMovesBothStacksByWhatItTells) {
   batch.next_observation =
       shifted(batch.next_observation, "next_by", next_offsets);
   const Update without = BuildAlone(plain.graph(), config, batch);
+  EXPECT_EQ(plain.Eval(without.critic_loss)[0],
+            plan->output(0).Span<double>()[0]);
+}
+
+// Every image of an observation is shifted by its own two offsets.
+TEST(D4pgUpdateTest, RandomShiftMovesEachImageByItsOwn) {
+  LearningSpec spec = kSpec;
+  spec.task.observation = Shape({9 * 9 * 3 + 8 * 8 * 3});
+  spec.task.images = {{"pixels/a", Shape({9, 9, 3})},
+                      {"pixels/b", Shape({8, 8, 3})}};
+  D4pgConfig config = SmallConfig();
+  // a batch of images `a` and `b`, shifted by two offsets each unless none
+  const auto build = [&](GraphRunner& runner, const V& by, const V& next_by) {
+    TransitionBatch batch = FixedBatch(runner);
+    const auto joined = [&](const std::string& name, uint64_t seed,
+                            const V& offsets) {
+      std::vector<Output> images;
+      for (size_t i = 0; i < 2; ++i) {
+        const Shape& shape = spec.task.images[i].shape;
+        HostTensor pixels(DType::kU8,
+                          Shape({kBatch, shape[0], shape[1], shape[2]}));
+        RandomStream random(seed + i, "pixels");
+        for (uint8_t& x : pixels.MutableSpan<uint8_t>()) {
+          x = static_cast<uint8_t>(random.UniformInt(256));
+        }
+        const std::string input = name + std::to_string(i);
+        images.push_back(runner.Input(input, std::move(pixels)));
+        if (offsets.empty()) continue;
+        V own;
+        for (size_t row = 0; row < kBatch; ++row) {
+          own.push_back(offsets[4 * row + 2 * i]);
+          own.push_back(offsets[4 * row + 2 * i + 1]);
+        }
+        images[i] = graph::RandomShift(
+            images[i], runner.Input(input + "_by",
+                                    testing::Values(DType::kI32,
+                                                    Shape({kBatch, 2}), own)));
+      }
+      return JoinImages(images);
+    };
+    batch.observation = joined("now", 10, by);
+    batch.next_observation = joined("next", 20, next_by);
+    nn::SingleReplica replica(runner.graph());
+    return BuildUpdate(replica, config, spec, kSupport, batch);
+  };
+  config.random_shift = 2;
+  GraphRunner shifting(/*backend=*/"reference", /*seed=*/3);
+  const Update with = build(shifting, {}, {});
+  const auto plan = shifting.Compile(
+      {.outputs = {with.critic_loss, with.shift, with.next_shift}});
+  plan->Run();
+  const V by = ToDoubles(plan->output(1)), next_by = ToDoubles(plan->output(2));
+  ASSERT_EQ(by.size(), 4U * kBatch);
+  int num_different = 0;
+  for (size_t i = 0; i < by.size(); i += 4) {
+    num_different += by[i] != by[i + 2] || by[i + 1] != by[i + 3];
+  }
+  EXPECT_GT(num_different, 0);
+  config.random_shift = 0;
+  GraphRunner plain(/*backend=*/"reference", /*seed=*/3);
+  const Update without = build(plain, by, next_by);
   EXPECT_EQ(plain.Eval(without.critic_loss)[0],
             plan->output(0).Span<double>()[0]);
 }

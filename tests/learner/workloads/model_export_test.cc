@@ -102,6 +102,64 @@ TEST(ModelExportTest, PolicyFromPixels) {
   ExpectSameResults(workload, "action", inputs, /*open_rows=*/7919);
 }
 
+// The model has an input for each image and one for the state; an actor's
+// policy has the images in one.
+TEST(ModelExportTest, PolicyFromTwoCamerasAndState) {
+  D4pgOptions options;
+  options.agent.networks.encoder.kind = agents::d4pg::EncoderKind::kLight;
+  options.agent.networks.policy_last_layer_scale = 1.0;
+  const Shape side({36, 40, 9}), back({20, 20, 9});
+  options.spec.task = {
+      .has_pixels = true,
+      .observation = Shape({side.num_elements() + back.num_elements()}),
+      .images = {{"pixels/side", side}, {"pixels/back", back}},
+      .state_size = 5,
+      .frame_stack = 3,
+      .action_minimum = {-1.0, -1.0},
+      .action_maximum = {1.0, 1.0}};
+  AgentWorkload workload = MakeWorkload(options, /*source=*/nullptr);
+  SetRandomVariables(workload);
+  Inputs inputs;
+  inputs.emplace("pixels/side", Pixels(Shape({kRows, 36, 40, 9})));
+  inputs.emplace("pixels/back", Pixels(Shape({kRows, 20, 20, 9})));
+  inputs.emplace("state",
+                 testing::RandomNormal(DType::kF32, Shape({kRows, 5}), 1));
+  ExpectSameResults(workload, "action", inputs, /*open_rows=*/7919);
+
+  const auto run = [&](bool has_named_images, const auto& fill) {
+    graph::Graph graph;
+    const graph::Output action =
+        agents::d4pg::MakeAgent(options.agent)
+            ->BuildPolicy(graph, options.spec.task,
+                          {.num_environments = kRows,
+                           .has_noise = false,
+                           .has_named_images = has_named_images});
+    runtime::Executor plan(graph, {.outputs = {action}}, workload.variables());
+    std::ranges::copy(inputs.at("state").view().bytes(),
+                      plan.input("state").bytes().begin());
+    fill(plan);
+    plan.Run();
+    return testing::ToDoubles(plan.output(0));
+  };
+  const auto named = run(true, [&](runtime::Executor& plan) {
+    for (const char* name : {"pixels/side", "pixels/back"}) {
+      std::ranges::copy(inputs.at(name).view().bytes(),
+                        plan.input(name).bytes().begin());
+    }
+  });
+  const auto joined = run(false, [&](runtime::Executor& plan) {
+    auto out = plan.input("observation").bytes().begin();
+    for (size_t row = 0; row < kRows; ++row) {
+      for (const char* name : {"pixels/side", "pixels/back"}) {
+        const auto all = inputs.at(name).view().bytes();
+        const size_t size = all.size() / kRows;
+        out = std::ranges::copy(all.subspan(row * size, size), out).out;
+      }
+    }
+  });
+  EXPECT_EQ(named, joined);
+}
+
 TEST(ModelExportTest, Classifier) {
   models::resnet::ResNetConfig config;
   config.depth = models::resnet::Depth::k50;

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/tensor/host_tensor.h"
@@ -81,14 +83,19 @@ class TableTransitions : public replay::BatchSource {
     return replay::CheckpointState::kNotKept;
   }
 
+  // The stack of frames of the observation `ahead` steps after that in `row`.
+  std::vector<std::byte> Frames(const HostBuffer& observations, int64_t row,
+                                int64_t ahead = 0) const {
+    uint64_t place[2];
+    std::memcpy(place, observations.data() + row * 16, sizeof(place));
+    return maker_.Stack(place[0], static_cast<int64_t>(place[1]) + ahead,
+                        kStack);
+  }
   // The image of the observation `ahead` steps after that in `row`, from its
   // frames.
   std::vector<std::byte> Image(const HostBuffer& observations, int64_t row,
                                int64_t ahead = 0) const {
-    uint64_t place[2];
-    std::memcpy(place, observations.data() + row * 16, sizeof(place));
-    const auto frames =
-        maker_.Stack(place[0], static_cast<int64_t>(place[1]) + ahead, kStack);
+    const auto frames = Frames(observations, row, ahead);
     std::vector<std::byte> image(frames.size());
     env::InterleaveFrames(frames, kStack, image);
     return image;
@@ -107,10 +114,14 @@ class TableTransitions : public replay::BatchSource {
 class PipelineTest : public ::testing::TestWithParam<bool> {
  protected:
   // Pictures of 10x10 pixels.
-  explicit PipelineTest(const replay::NStepConfig& items)
+  explicit PipelineTest(const replay::NStepConfig& items,
+                        std::vector<agents::ImageSpec> images = {})
       : source_(GetParam(), items),
         pipeline_({.task = {.has_pixels = true,
-                            .observation = Shape({10, 10, 3 * kStack}),
+                            .observation = images.empty()
+                                               ? Shape({10, 10, 3 * kStack})
+                                               : Shape({300 * kStack}),
+                            .images = std::move(images),
                             .state_size = 4,
                             .frame_stack = kStack,
                             .action_minimum = {-1.0, -1.0},
@@ -203,6 +214,65 @@ TEST_P(TransitionPipelineTest, DamagedFramesAreAnError) {
   EXPECT_THROW(static_cast<void>(Next()), IoError);
 }
 
+// The frame of a step is that of two images, one after the other.
+class TwoImagesPipelineTest : public PipelineTest {
+ protected:
+  static constexpr size_t kSizes[] = {10 * 4 * 3, 5 * 12 * 3};
+  explicit TwoImagesPipelineTest(int64_t window = 0)
+      : PipelineTest({.n_step = 3, .stack = kStack, .window = window},
+                     {{"pixels/a", Shape({10, 4, 3 * kStack})},
+                      {"pixels/b", Shape({5, 12, 3 * kStack})}}) {}
+
+  // The images of a stack of frames, one after the other.
+  static std::vector<std::byte> Images(const std::vector<std::byte>& stack) {
+    std::vector<std::byte> images;
+    size_t begin = 0;
+    for (const size_t size : kSizes) {
+      std::vector<std::byte> frames, image(kStack * size);
+      for (size_t k = 0; k < kStack; ++k) {
+        const auto frame =
+            stack.begin() + static_cast<std::ptrdiff_t>(300 * k + begin);
+        frames.insert(frames.end(), frame,
+                      frame + static_cast<std::ptrdiff_t>(size));
+      }
+      env::InterleaveFrames(frames, kStack, image);
+      images.insert(images.end(), image.begin(), image.end());
+      begin += size;
+    }
+    return images;
+  }
+};
+
+TEST_P(TwoImagesPipelineTest, EachIsItsFrames) {
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  const replay::Batch& batch = pipeline_.batch();
+  for (int64_t row = 0; row < kBatch; ++row) {
+    ASSERT_EQ(Image("observation", row),
+              Images(source_.Frames(batch.observations, row)));
+    ASSERT_EQ(Image("next_observation", row),
+              Images(source_.Frames(batch.next_observations, row)));
+  }
+}
+
+class TwoImagesWindowTest : public TwoImagesPipelineTest {
+ protected:
+  static constexpr int64_t kWindow = 4;
+  TwoImagesWindowTest() : TwoImagesPipelineTest(kWindow) {}
+};
+
+TEST_P(TwoImagesWindowTest, EachIsItsFramesInEveryStep) {
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  const replay::Batch& batch = pipeline_.batch();
+  for (int64_t row = 0; row < kBatch; ++row) {
+    const int64_t k = batch.num_steps[static_cast<size_t>(row)];
+    for (int64_t step = 0; step < k; ++step) {
+      ASSERT_EQ(Image("window_observation", row * kWindow + step),
+                Images(source_.Frames(batch.observations, row * (kWindow + 1),
+                                      step + 1)));
+    }
+  }
+}
+
 // Windows of four steps, with returns of two, in episodes of nine.
 class WindowPipelineTest : public PipelineTest {
  protected:
@@ -274,6 +344,16 @@ TEST_P(WindowPipelineTest, TransitionsAreThoseOfTheFirstSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Frames, TransitionPipelineTest, ::testing::Bool(),
+                         [](const auto& test) {
+                           return test.param ? "Compressed" : "Decoded";
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Frames, TwoImagesPipelineTest, ::testing::Bool(),
+                         [](const auto& test) {
+                           return test.param ? "Compressed" : "Decoded";
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Frames, TwoImagesWindowTest, ::testing::Bool(),
                          [](const auto& test) {
                            return test.param ? "Compressed" : "Decoded";
                          });
