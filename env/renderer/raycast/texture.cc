@@ -199,7 +199,9 @@ Texture MakeTexture(const mjModel& model, int id) {
   const int channels = model.tex_nchannel[id];
   if (channels != 3 && channels != 4) return texture;
   texture.is_cube = model.tex_type[id] != mjTEXTURE_2D;
-  texture.is_srgb = model.tex_colorspace[id] == mjCOLORSPACE_SRGB;
+  // MuJoCo hands cubes over as they are
+  texture.is_srgb =
+      !texture.is_cube && model.tex_colorspace[id] == mjCOLORSPACE_SRGB;
   const int width = model.tex_width[id];
   const int height = texture.is_cube ? width : model.tex_height[id];
   texture.num_levels = 1;

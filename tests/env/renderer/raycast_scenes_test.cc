@@ -146,6 +146,11 @@ INSTANTIATE_TEST_SUITE_P(
                   R"(<geom type="plane" size="2 2 .1" material="repeated"/>
                  <geom size=".4" pos="0 0 .6" material="m"/>)",
                   0.6},
+        SceneCase{"cube_in_srgb_is_taken_as_it_is", R"(
+          <texture name="c" type="cube" builtin="checker" rgb1=".8 .4 .2"
+                   rgb2=".3 .2 .6" width="16" height="16" colorspace="sRGB"/>
+          <material name="c" texture="c"/>)",
+                  R"(<geom size=".5" pos="0 0 .6" material="c"/>)", 0.5},
         SceneCase{"far_checker", R"(
           <texture name="t" type="2d" builtin="checker" rgb1="0 0 0"
                    rgb2="1 1 1" width="100" height="100"/>
