@@ -248,8 +248,8 @@ TEST(RaycastRendererTest, PicturesAreTheSameOnEveryMachine) {
     const Picture rgb = Draw(renderer, model, 0);
     return Crc32c(std::as_bytes(std::span(rgb)));
   };
-  EXPECT_EQ(checksum(SuiteModel("cheetah")), 1834587944u);
-  EXPECT_EQ(checksum(SuiteModel("humanoid")), 312381745u);
+  EXPECT_EQ(checksum(SuiteModel("cheetah")), 397599690u);
+  EXPECT_EQ(checksum(SuiteModel("humanoid")), 2534942299u);
   EXPECT_EQ(checksum(ModelOf(kAssetScene)), 399296159u);
 }
 
