@@ -16,6 +16,7 @@
 #include <climits>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -38,9 +39,12 @@ constexpr const char* kStartCalls[] = {"open stdin",     "open stdout",
                                        "set processors", "execute"};
 enum StartCall { kStdin, kStdout, kStderr, kChdir, kAffinity, kExec };
 
-// Environment of this process, overridden by `extra`.
-std::vector<std::string> MergeEnvironment(
-    const std::vector<std::string>& extra) {
+// Names, for a child and its children, the process whose signals they obey.
+constexpr const char* kParentVariable = "REPLICANT_PARENT";
+
+// Environment of this process, overridden by `extra`, and with its own id.
+std::vector<std::string> MergeEnvironment(std::vector<std::string> extra) {
+  extra.push_back(fmt::format("{}={}", kParentVariable, ::getpid()));
   const auto name_of = [](std::string_view entry) {
     return entry.substr(0, entry.find('='));
   };
@@ -295,8 +299,20 @@ namespace {
 std::atomic<int> stop_count{0};
 std::atomic<int> stop_fd{-1};
 std::atomic<int> first_stop{0};
+// 0: none
+std::atomic<pid_t> stop_parent{0};
 
-void CountStop(int signal) {
+// A batch system, a service manager or a drained host sends SIGTERM to all
+// processes of a run at once. Its launcher alone knows in which order they end.
+bool IsForOthers(int signal, pid_t sender) {
+  const pid_t parent = stop_parent.load();
+  // a sender outside this process's namespace has no number
+  return signal != SIGINT && parent != 0 && sender != 0 && sender != parent &&
+         sender != ::getpid();
+}
+
+void CountStop(int signal, siginfo_t* info, void* /*context*/) {
+  if (IsForOthers(signal, info->si_pid)) return;
   const int saved_errno = errno;
   int none = 0;
   first_stop.compare_exchange_strong(none, signal);
@@ -322,8 +338,11 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   stop_fd.store(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   REPLICANT_CHECK(stop_fd.load() >= 0, "eventfd: {}", std::strerror(errno));
 
+  const char* const parent = std::getenv(kParentVariable);
+  stop_parent.store(parent == nullptr ? 0 : std::atoi(parent));
   struct sigaction action {};
-  action.sa_handler = &CountStop;
+  action.sa_flags = SA_SIGINFO;
+  action.sa_sigaction = &CountStop;
   ::sigemptyset(&action.sa_mask);
   // no SA_RESTART: a blocking call returns EINTR, so its caller can check
   // count()

@@ -48,6 +48,9 @@ namespace {
 
 using fleet::RunFolder;
 
+// Longest last evaluation after SIGTERM or SIGHUP: a system that ends a service
+// or a container kills it after 30 s or more.
+constexpr double kTerminatedEvaluationS = 10.0;
 // A configuration, or a file of a model.
 constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
 
@@ -94,7 +97,8 @@ void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
 }
 
 // Evaluates and records the last checkpoint in a separate process, which
-// another signal or fleet.last_evaluation_timeout_s ends. Problems are logged.
+// another signal or fleet.last_evaluation_timeout_s ends, or 10 s if the system
+// ends the run. Problems are logged.
 void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   const std::filesystem::path& folder = plan.run_folder;
   const std::filesystem::path log = folder / "logs" / "last-evaluation.log";
@@ -112,7 +116,10 @@ void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
   try {
     Process evaluator(options);
     std::optional<ExitStatus> status;
-    const double timeout_s = plan.config.fleet.last_evaluation_timeout_s;
+    const double limit_s = plan.config.fleet.last_evaluation_timeout_s;
+    const bool is_terminated =
+        stop.is_termination() && limit_s > kTerminatedEvaluationS;
+    const double timeout_s = is_terminated ? kTerminatedEvaluationS : limit_s;
     const Clock& clock = Clock::Real();
     const Clock::TimePoint deadline = clock.Now() + FromSeconds(timeout_s);
     while (!status && stop.count() == num_signals && clock.Now() < deadline) {
@@ -122,13 +129,14 @@ void EvaluateLastCheckpoint(const RolePlan& plan, const StopSignal& stop) {
       // it removes the video that it has begun
       evaluator.Signal(SIGTERM);
       evaluator.Wait(std::chrono::seconds(2));
-      spdlog::warn(
-          "the last evaluation was skipped{}",
-          stop.count() > num_signals
-              ? ""
-              : fmt::format(", since it took longer than "
-                            "fleet.last_evaluation_timeout_s = {:g} s; {}",
-                            timeout_s, log.string()));
+      spdlog::warn("the last evaluation was skipped{}",
+                   stop.count() > num_signals
+                       ? ""
+                       : fmt::format(", since it took longer than {}{:g} s; {}",
+                                     is_terminated
+                                         ? "a run that the system ends may: "
+                                         : "fleet.last_evaluation_timeout_s = ",
+                                     timeout_s, log.string()));
     } else if (!status->ok()) {
       spdlog::warn("the last evaluation: {}; {} ends with: {}",
                    status->ToString(), log.string(),

@@ -44,11 +44,14 @@ std::vector<std::string> RestoreArguments(
 }
 
 // Makes mpirun start the learner's processes; the first of them speaks for all.
-// mpirun would take a SIGTERM and end them at once, so the role drains by the
-// order in the answer to its heartbeat alone.
+// mpirun would take a SIGTERM and end them at once, so it is blocked there,
+// also for one that goes to all processes of a job, and the role drains by the
+// order in the answer to its heartbeat alone. mpirun starts its processes with
+// no signal blocked.
 void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
   std::vector<std::string> command = {
-      "mpirun", "-n", std::to_string(config.num_processes()),
+      "env", "--block-signal=TERM", "mpirun", "-n",
+      std::to_string(config.num_processes()),
       // the processors are chosen already, and may be fewer
       "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
   command.insert(command.end(), spec->command.begin(), spec->command.end());

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
@@ -156,6 +158,41 @@ TEST(StopSignalTest, CountsSignalsInsteadOfEndingTheProcess) {
   EXPECT_EQ(::poll(&poll_fd, 1, 0), 1);
   ::raise(SIGINT);
   EXPECT_EQ(stop.count(), 2);
+}
+
+// Would catch a role that ends out of turn when a batch system sends SIGTERM to
+// all processes of a run.
+TEST(StopSignalTest, AChildObeysTheSigtermOfItsParentAlone) {
+  const std::string own = std::to_string(::getpid());
+  EXPECT_EQ(
+      RunCommand({.command = {"sh", "-c", "echo $REPLICANT_PARENT"}}, kTimeout)
+          .output,
+      own + "\n");
+  const auto send = [](int signal) {
+    const pid_t sender = ::fork();
+    if (sender == 0) {
+      ::kill(::getppid(), signal);
+      ::_exit(0);
+    }
+    ::waitpid(sender, nullptr, 0);
+  };
+  ::signal(SIGHUP, SIG_DFL);
+  ::setenv("REPLICANT_PARENT", std::to_string(::getppid()).c_str(), 1);
+  {
+    const StopSignal stop;
+    send(SIGTERM);
+    send(SIGHUP);
+    EXPECT_EQ(stop.count(), 0);
+    // of a terminal, or of this process
+    send(SIGINT);
+    EXPECT_EQ(stop.count(), 1);
+    ::raise(SIGTERM);
+    EXPECT_EQ(stop.count(), 2);
+  }
+  ::unsetenv("REPLICANT_PARENT");
+  const StopSignal stop;
+  send(SIGTERM);
+  EXPECT_EQ(stop.count(), 1);
 }
 
 // A closed terminal and a reader that has gone must not end a run.

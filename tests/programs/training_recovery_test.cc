@@ -26,30 +26,74 @@ using ::testing::Not;
 
 class TrainingRecoveryTest : public TrainingFixture {};
 
-// Somebody stops the learner alone: the run has not come to its end by that.
-TEST_F(TrainingRecoveryTest, ALearnerThatIsStoppedByHandComesBack) {
+// The end of a batch job or of a service: SIGTERM to all processes at once.
+// Would catch a replay that ends before the learner's last checkpoint.
+TEST_F(TrainingRecoveryTest, ASignalToAllProcessesEndsTheRunInOrder) {
   const auto output = folder_.path() / "output";
   Process fleet({.command = Command({"learner.limits.max_steps=0",
-                                     "learner.checkpoint_interval_s=0.3",
-                                     "fleet.restart.learner.initial_backoff_s="
-                                     "0.1"}),
+                                     "evaluation.video.enabled=false",
+                                     "learner.checkpoint_interval_s=600"}),
                  .stdout_file = output,
                  .stderr_file = output});
-  const auto log = run_ / "logs" / "learner-0.1.log";
-  ASSERT_TRUE(AwaitFile(log, "stood still for")) << ReadFile(output);
-  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "learner"), SIGTERM), 0);
-  ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.2.log",
-                        "continues from the checkpoint of step"))
+  ASSERT_TRUE(AwaitFile(run_ / "evaluations.jsonl", "return"))
       << ReadFile(output);
-  fleet.Signal(SIGINT);
+  for (const char* const role : {"replay", "learner", "evaluator", "actor"}) {
+    const pid_t process = ProcessOf(fleet.pid(), role);
+    ASSERT_GT(process, 0) << role;
+    ASSERT_EQ(::kill(process, SIGTERM), 0) << role;
+  }
+  fleet.Signal(SIGTERM);
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << ReadFile(output);
   const std::string text = ReadFile(output);
-  EXPECT_THAT(text,
-              HasSubstr("learner-0: exit code 1 (stopped by a signal that is "
-                        "not the supervisor's); restart in"));
   EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
                               "signal\n"));
+  EXPECT_THAT(text, Not(HasSubstr("restart in")));
+  int num_whole = 0;
+  for (const auto& checkpoint :
+       std::filesystem::directory_iterator(run_ / "checkpoints")) {
+    const std::string manifest = ReadFile(checkpoint.path() / "manifest.yaml");
+    EXPECT_THAT(manifest, HasSubstr("input: true"));
+    ++num_whole;
+  }
+  EXPECT_EQ(num_whole, 1);
+}
+
+// The launcher alone knows in which order a run ends.
+TEST_F(TrainingRecoveryTest, ARoleLeavesItsEndToTheLauncher) {
+  const auto output = folder_.path() / "output";
+  Process fleet(
+      {.command = Command({"learner.limits.max_steps=0",
+                           "learner.checkpoint_interval_s=0.3",
+                           "fleet.restart.learner.initial_backoff_s=0.1"}),
+       .stdout_file = output,
+       .stderr_file = output});
+  const auto log = run_ / "logs" / "learner-0.1.log";
+  ASSERT_TRUE(AwaitFile(log, "stood still for")) << ReadFile(output);
+  const pid_t learner = ProcessOf(fleet.pid(), "learner");
+  ASSERT_EQ(::kill(learner, SIGTERM), 0);
+  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "replay"), SIGTERM), 0);
+  const auto num_checkpoints = [&log] {
+    const std::string text = ReadFile(log);
+    int count = 0;
+    for (size_t at = text.find("stood still for"); at != std::string::npos;
+         at = text.find("stood still for", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  // with parts of the replay
+  const int before = num_checkpoints();
+  const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
+  while (num_checkpoints() < before + 3 && Clock::Real().Now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GE(num_checkpoints(), before + 3) << ReadFile(log);
+  EXPECT_EQ(ProcessOf(fleet.pid(), "learner"), learner);
+  fleet.Signal(SIGINT);
+  const auto status = fleet.Wait(std::chrono::minutes(3));
+  ASSERT_TRUE(status && status->ok()) << ReadFile(output);
+  EXPECT_THAT(ReadFile(output), Not(HasSubstr("restart in")));
 }
 
 TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
@@ -72,21 +116,11 @@ TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
     return [this, count] { return Evaluations().size() >= count; };
   };
   ASSERT_TRUE(await(has_evaluated(2))) << ReadFile(output);
-  // also when it is asked to end by somebody who is not the fleet
-  for (const int signal : {SIGKILL, SIGTERM}) {
-    const size_t num_before = Evaluations().size();
-    ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "evaluator"), signal), 0);
-    ASSERT_TRUE(await([&] {
-      return ReadFile(output).find(signal == SIGKILL
-                                       ? "evaluator-0: signal 9 (Killed); "
-                                         "restart in"
-                                       : "evaluator-0: exit code 1 (stopped "
-                                         "by a signal that is not the "
-                                         "supervisor's); restart in") !=
-             std::string::npos;
-    })) << ReadFile(output);
-    ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
-  }
+  const size_t num_before = Evaluations().size();
+  ASSERT_EQ(::kill(ProcessOf(fleet.pid(), "evaluator"), SIGKILL), 0);
+  ASSERT_TRUE(AwaitFile(output, "evaluator-0: signal 9 (Killed); restart in"))
+      << ReadFile(output);
+  ASSERT_TRUE(await(has_evaluated(num_before + 2))) << ReadFile(output);
   fleet.Signal(SIGINT);
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << ReadFile(output);
