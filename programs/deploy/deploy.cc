@@ -65,6 +65,19 @@ std::string FillIn(std::string_view text,
   return filled;
 }
 
+JobResources SumOf(
+    const fleet::ClusterConfig& cluster,
+    const std::vector<std::pair<std::string, int64_t>>& processes) {
+  JobResources sum;
+  for (const auto& [name, count] : processes) {
+    const fleet::RoleResources& role = cluster.roles.at(name);
+    sum.cores += role.cores * count;
+    sum.gpus += role.gpus * count;
+    sum.memory_mb += role.memory_mb * count;
+  }
+  return sum;
+}
+
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts) {
   if (num_hosts == 0) return 0;
   const int64_t local =

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "programs/run/commands.h"
@@ -22,9 +23,9 @@ struct RenderInput {
 };
 
 // Writes config.yaml and the files of `backend`, "slurm" or "kubernetes", into
-// `folder`, which is new or empty, and returns instructions for their use, as
-// lines for a terminal. Throws ConfigError for another backend or for a
-// configuration that does not fit the backend, and IoError.
+// `folder`, which is new or empty, and returns instructions
+// for their use, as lines for a terminal. Throws ConfigError for another
+// backend or for a configuration that does not fit the backend, and IoError.
 std::string Render(const std::string& backend, const RenderInput& input);
 
 // The parts of Render(), which makes the folder and config.yaml itself.
@@ -44,6 +45,18 @@ std::string FillIn(std::string_view text,
 // ConfigError if it does not load.
 std::string WithSettings(const RenderInput& input,
                          const std::vector<std::string>& settings);
+
+// What one job or container asks for.
+struct JobResources {
+  int64_t cores = 0;
+  int64_t gpus = 0;
+  int64_t memory_mb = 0;  // 0: not asked for
+};
+// The sum over processes of these roles, {role, number of processes}. A role
+// without memory_mb adds none.
+JobResources SumOf(
+    const fleet::ClusterConfig& cluster,
+    const std::vector<std::pair<std::string, int64_t>>& processes);
 
 // Actors per host on `num_hosts` hosts, rounded up.
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts);

@@ -227,18 +227,15 @@ std::string Indented(std::string_view text, int blanks) {
   return indented;
 }
 
-// `times` processes of a role and `more`, as one container.
-std::string Resources(const fleet::RoleResources& role, int64_t times,
-                      int64_t more_cores = 0) {
-  std::string wanted =
-      fmt::format("cpu: \"{}\"", role.cores * times + more_cores);
-  if (role.memory_mb > 0) {
-    wanted += fmt::format(", memory: \"{}Mi\"", role.memory_mb * times);
+std::string Resources(const JobResources& container) {
+  std::string wanted = fmt::format("cpu: \"{}\"", container.cores);
+  if (container.memory_mb > 0) {
+    wanted += fmt::format(", memory: \"{}Mi\"", container.memory_mb);
   }
   std::string limits;
-  if (role.gpus > 0) {
+  if (container.gpus > 0) {
     limits =
-        fmt::format(", limits: {{nvidia.com/gpu: \"{}\"}}", role.gpus * times);
+        fmt::format(", limits: {{nvidia.com/gpu: \"{}\"}}", container.gpus);
   }
   return fmt::format("{{requests: {{{}}}{}}}", wanted, limits);
 }
@@ -274,8 +271,6 @@ std::string RenderKubernetes(const RenderInput& input) {
                : fmt::format("\n{:{}}storageClassName: {}", "", blanks,
                              config::TextToYaml(kubernetes.storage_class));
   };
-  const auto& learner = cluster.roles.at("learner");
-  const auto& actor = cluster.roles.at("actor");
   std::vector<TemplateValue> values = {
       {"NAME", name},
       // the whole name, which a run may have called "null"
@@ -294,11 +289,13 @@ std::string RenderKubernetes(const RenderInput& input) {
       {"RUN_STORAGE", config::QuotedToYaml(kubernetes.run_storage)},
       {"STORAGE_CLASS_2", storage_class(2)},
       {"STORAGE_CLASS_6", storage_class(6)},
-      {"REPLAY_RESOURCES", Resources(cluster.roles.at("replay"), 1)},
-      {"LEARNER_RESOURCES", Resources(learner, 1,
-                                      cluster.roles.at("evaluator").cores +
-                                          cluster.local_actors * actor.cores)},
-      {"ACTOR_RESOURCES", Resources(actor, std::max<int64_t>(1, actors))},
+      {"REPLAY_RESOURCES", Resources(SumOf(cluster, {{"replay", 1}}))},
+      {"LEARNER_RESOURCES",
+       Resources(SumOf(cluster, {{"learner", 1},
+                                 {"evaluator", 1},
+                                 {"actor", cluster.local_actors}}))},
+      {"ACTOR_RESOURCES",
+       Resources(SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}}))},
       {"CONFIG", Indented(yaml, 4)},
       {"KEY", Indented(key, 4)}};
   values.push_back(

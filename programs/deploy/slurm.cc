@@ -17,12 +17,26 @@ namespace {
 
 // Before the time limit Slurm sends SIGTERM to the shell alone (B:), and with
 // preempt_send_user_signal also when the time of grace of a
-// preemption begins. When that is over, or without it, Slurm sends SIGTERM to
-// all processes of the job, and SIGKILL after KillWait. The program takes two
-// SIGTERM for one.
+// preemption begins. When that is over, or without it, and at a scancel, Slurm
+// sends SIGTERM to all processes of the job, and SIGKILL after KillWait. The
+// program takes two SIGTERM for one.
 constexpr const char* kForwardSignals = R"(
-stopped=
-trap 'stopped=1; kill -TERM "$child" 2>/dev/null' TERM
+# shellcheck disable=SC2317  # called by the trap
+job() { scontrol --oneliner show job "$SLURM_JOB_ID"; }
+# Whether Slurm ends the job although the run shall go on: its time limit is
+# near, or a job with priority takes its place. A scancel is obeyed.
+# shellcheck disable=SC2317  # called by the trap
+comes_back() {
+  local job end
+  job=$(job)
+  [[ $job =~ \ PreemptTime=[0-9] ]] && return 0
+  # the warning comes up to a minute early
+  [[ $job == *" JobState=RUNNING "* && $job =~ \ EndTime=([0-9][^ ]+) ]] &&
+    end=$(date --date="${BASH_REMATCH[1]}" +%s) &&
+    ((end - $(date +%s) <= @WARNING@ + 90))
+}
+requeues=
+trap 'kill -TERM "$child" 2>/dev/null; if comes_back; then requeues=1; fi' TERM
 # a trap interrupts wait, and the program drains
 await_child() {
   while true; do
@@ -54,8 +68,7 @@ else
 fi
 child=$!
 await_child
-# before the time limit and at a preemption: the checkpoint is written
-if [[ -n $stopped ]]; then
+if [[ -n $requeues ]]; then
   # Slurm may have requeued it, and otherwise ends this script
   scontrol requeue "$SLURM_JOB_ID" && sleep 60
 fi
@@ -81,9 +94,9 @@ host=$SLURMD_NODENAME.${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
   --join_timeout_s @JOIN_TIMEOUT@ &
 child=$!
 await_child
-# a preemption, the time limit, or an agent that was killed; a run that is over
-# ends with 0
-if [[ -n $stopped || $code -gt 128 ]]; then
+# or an agent that was killed; a run that is over ends with 0
+if [[ -n $requeues ]] ||
+  [[ $code -gt 128 && $(job) == *" JobState=RUNNING "* ]]; then
   scontrol requeue "$SLURM_JOB_ID" && sleep 60
 fi
 exit "$code"
@@ -113,18 +126,16 @@ constexpr const char* kSubmitActors =
     --output="$log.actors.%a.log" actors.sbatch)
   echo "seed $seed: actors $actors")";
 
-std::string Options(const std::string& partition,
-                    const fleet::RoleResources& role, int64_t num_processes,
+std::string Options(const std::string& partition, const JobResources& job,
                     const fleet::SlurmConfig& slurm) {
-  const int64_t memory_mb = role.memory_mb * num_processes;
   std::string text;
   const auto add = [&text](const std::string& option) {
     text += fmt::format("#SBATCH {}\n", option);
   };
   if (!partition.empty()) add("--partition=" + partition);
   if (!slurm.account.empty()) add("--account=" + slurm.account);
-  if (role.memory_mb > 0) add(fmt::format("--mem={}M", memory_mb));
-  if (role.gpus > 0) add(fmt::format("--gpus-per-task={}", role.gpus));
+  if (job.memory_mb > 0) add(fmt::format("--mem={}M", job.memory_mb));
+  if (job.gpus > 0) add(fmt::format("--gpus-per-task={}", job.gpus));
   for (const std::string& option : slurm.options) add(option);
   return text;
 }
@@ -140,13 +151,15 @@ std::string RenderSlurm(const RenderInput& input) {
   const RunConfig& config = input.config;
   const fleet::ClusterConfig& cluster = config.cluster;
   const fleet::SlurmConfig& slurm = cluster.slurm;
-  const auto& learner = cluster.roles.at("learner");
-  const auto& actor = cluster.roles.at("actor");
   const replicator::ReplicationConfig& replication = config.learner.replication;
   const int64_t actors = ActorsPerHost(config, slurm.actor_tasks);
-  const int64_t cores =
-      learner.cores + config.replay.shards * cluster.roles.at("replay").cores +
-      cluster.roles.at("evaluator").cores + cluster.local_actors * actor.cores;
+  const JobResources run_job =
+      SumOf(cluster, {{"learner", 1},
+                      {"replay", config.replay.shards},
+                      {"evaluator", 1},
+                      {"actor", cluster.local_actors}});
+  const JobResources actors_job =
+      SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}});
   const std::vector<std::string> words =
       (cluster.programs.empty() ? input.commands
                                 : input.commands.At(cluster.programs))
@@ -157,7 +170,8 @@ std::string RenderSlurm(const RenderInput& input) {
   }
   const std::string folder = ShellWord(input.folder.string());
   std::vector<TemplateValue> values = {
-      {"FORWARD", kForwardSignals},
+      {"FORWARD",
+       FillIn(kForwardSignals, {{"WARNING", std::to_string(slurm.warning_s)}})},
       {"NAME", config.run.name},
       {"FOLDER", folder},
       {"FLEET", ShellWord(words[0])},
@@ -179,17 +193,16 @@ std::string RenderSlurm(const RenderInput& input) {
       input.folder / "run.sbatch",
       FillIn(kRunScript,
              with({{"NODES", std::to_string(nodes)},
-                   {"CORES", std::to_string(cores)},
-                   {"OPTIONS", Options(slurm.partition, learner, 1, slurm)}})));
+                   {"CORES", std::to_string(run_job.cores)},
+                   {"OPTIONS", Options(slurm.partition, run_job, slurm)}})));
   if (slurm.actor_tasks > 0) {
     const std::string& partition =
         slurm.actor_partition.empty() ? slurm.partition : slurm.actor_partition;
     WriteExecutable(
         input.folder / "actors.sbatch",
         FillIn(kActorsScript,
-               with({{"CORES", std::to_string(
-                                   std::max<int64_t>(1, actors * actor.cores))},
-                     {"OPTIONS", Options(partition, actor, actors, slurm)}})));
+               with({{"CORES", std::to_string(actors_job.cores)},
+                     {"OPTIONS", Options(partition, actors_job, slurm)}})));
   }
   WriteExecutable(input.folder / "submit", FillIn(kSubmit, values));
   return fmt::format("wrote {0}; submit the run by {0}/submit [SEED ...]\n",

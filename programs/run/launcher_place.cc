@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -53,13 +54,32 @@ std::optional<LauncherPlace> PlaceOf(const Environment& environment,
       .source = fmt::format("{} and {}", names.rank, names.size)};
 }
 
-// "n07" of "n[07-09,12]" or "n07,n08".
-std::string FirstHost(const std::string& nodes) {
-  const size_t end = nodes.find_first_of(",[");
-  std::string host = nodes.substr(0, end);
-  if (end == std::string::npos || nodes[end] == ',') return host;
-  return host +
-         nodes.substr(end + 1, nodes.find_first_of(",-]", end) - end - 1);
+// "rack0n07.site" of "rack[0-1]n[07-09,12].site,login".
+std::string FirstHost(const char* name, const std::string& nodes) {
+  std::string host;
+  size_t at = 0;
+  while (at < nodes.size() && nodes[at] != ',') {
+    if (nodes[at] != '[') {
+      host += nodes[at++];
+      continue;
+    }
+    const size_t end = nodes.find(']', at);
+    const size_t first_end = nodes.find_first_not_of("0123456789", at + 1);
+    if (end == std::string::npos || first_end == at + 1 ||
+        std::string_view(",-]").find(nodes[first_end]) ==
+            std::string_view::npos) {
+      host.clear();
+      break;
+    }
+    host += nodes.substr(at + 1, first_end - at - 1);
+    at = end + 1;
+  }
+  if (host.empty() || host.find(']') != std::string::npos) {
+    throw ConfigError(fmt::format(
+        "{}='{}': want a list of hosts such as rack[0-1]n[01-04],login", name,
+        nodes));
+  }
+  return host;
 }
 
 std::optional<LauncherPlace> PlaceOfTensorFlow(const Environment& environment) {
@@ -123,7 +143,7 @@ std::optional<LauncherPlace> PlaceOfSlurm(const Environment& environment) {
   const auto job = environment("SLURM_JOB_ID");
   if (!place || !nodes || !job) return place;
   place->rendezvous = fmt::format(
-      "tcp://{}:{}", FirstHost(*nodes),
+      "tcp://{}:{}", FirstHost("SLURM_STEP_NODELIST", *nodes),
       kFirstSlurmPort + ParseVariable("SLURM_JOB_ID", *job) % kNumSlurmPorts);
   return place;
 }

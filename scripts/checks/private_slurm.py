@@ -36,7 +36,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-SlurmctldParameters=preempt_send_user_signal
+{parameters}
 ReturnToService=2
 SlurmdParameters=config_overrides
 KillWait=5
@@ -49,9 +49,10 @@ SlurmdTimeout=60
 
 
 class Cluster:
-    """Nodes n1, n2, ...; `partitions` are lines of slurm.conf."""
+    """Nodes n1, n2, ...; `partitions` are lines of slurm.conf. `warns`: a job's signal comes when
+    the grace time of a preemption begins."""
 
-    def __init__(self, folder, num_nodes, partitions, cpus=8):
+    def __init__(self, folder, num_nodes, partitions, cpus=8, warns=True):
         self.folder, self.daemons = folder, []
         self.config = folder / "slurm.conf"
         host = socket.gethostname().split(".")[0]
@@ -63,6 +64,7 @@ class Cluster:
         (folder / "state").mkdir()
         self.config.write_text(CONFIG.format(
             host=host, folder=folder, port=base, nodes=nodes,
+            parameters="SlurmctldParameters=preempt_send_user_signal" if warns else "",
             partitions="\n".join(partitions)))
         self.environment = dict(os.environ, SLURM_CONF=str(self.config))
         key = folder / "munge.key"

@@ -183,6 +183,28 @@ TEST_F(DeployTest, EveryShardOfTheReplayHasAPod) {
                                 "tcp://my-run-replay-2.my-run-replay:7101"}));
 }
 
+// Would catch a job that is killed for the memory of its replay.
+TEST_F(DeployTest, AJobAsksForTheMemoryOfAllItsRoles) {
+  const std::string roles =
+      "task: {name: cartpole-swingup}\n"
+      "actors: {count: 5}\n"
+      "replay: {shards: 2}\n"
+      "cluster:\n"
+      "  local_actors: 1\n"
+      "  roles: {learner: {memory_mb: 1000}, replay: {memory_mb: 4500}, "
+      "evaluator: {memory_mb: 500}, actor: {memory_mb: 700}}\n"
+      "  slurm: {actor_tasks: 2}\n"
+      "  kubernetes: {actor_pods: 2}\n";
+  RenderAs("slurm", roles);
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --mem=11200M\n"));
+  EXPECT_THAT(Read("actors.sbatch"), HasSubstr("#SBATCH --mem=1400M\n"));
+  folder_ = parent_.path() / "pods";
+  RenderAs("kubernetes", roles);
+  EXPECT_THAT(Read("4-run.yaml"),
+              AllOf(HasSubstr("{requests: {cpu: \"6\", memory: \"2200Mi\"}}"),
+                    HasSubstr("{requests: {cpu: \"2\", memory: \"1400Mi\"}}")));
+}
+
 // Two processors for each shard.
 TEST_F(DeployTest, TheJobOfTheLearnerHasRoomForAllShards) {
   RenderAs("slurm", std::string(kRun) + "replay: {shards: 3}\n");

@@ -69,6 +69,25 @@ TEST(LauncherPlaceTest, ReadsMpirunBeforeSlurm) {
   EXPECT_EQ(Find(one_host)->rendezvous, "tcp://node3:24567");
 }
 
+TEST(LauncherPlaceTest, ReadsEveryListOfHostsOfSlurm) {
+  const auto first = [](const std::string& nodes) {
+    return Find({{"SLURM_PROCID", "0"},
+                 {"SLURM_STEP_NUM_TASKS", "2"},
+                 {"SLURM_STEP_NODELIST", nodes},
+                 {"SLURM_JOB_ID", "0"}})
+        ->rendezvous;
+  };
+  EXPECT_EQ(first("rack[0-1]n[01-04]"), "tcp://rack0n01:20000");
+  EXPECT_EQ(first("b2u[05,02]n3"), "tcp://b2u05n3:20000");
+  EXPECT_EQ(first("gpu[07-09].cluster"), "tcp://gpu07.cluster:20000");
+  EXPECT_EQ(first("gpu[7],login"), "tcp://gpu7:20000");
+  for (const std::string bad : {"", ",n1", "[n1-n3]", "n[1", "n1]", "n[]"}) {
+    EXPECT_EQ(MessageOf<ConfigError>([&] { first(bad); }),
+              "SLURM_STEP_NODELIST='" + bad +
+                  "': want a list of hosts such as rack[0-1]n[01-04],login");
+  }
+}
+
 TEST(LauncherPlaceTest, ReadsTensorFlow) {
   const std::string cluster =
       R"("cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"],
