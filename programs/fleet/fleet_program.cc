@@ -31,6 +31,7 @@
 #include "fleet/run_fleet.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/deploy/deploy.h"
+#include "programs/fleet/report.h"
 #include "programs/fleet/run_control.h"
 #include "programs/join/join_program.h"
 #include "programs/roles/fleet_roles.h"
@@ -349,15 +350,30 @@ std::optional<int> BecomeProgram(int argc, const char* const* argv) {
   throw IoError::FromErrno("run", executable, errno);
 }
 
+// The file of --config if --set changes it; empty otherwise.
+std::string RecipeOf(int argc, const char* const* argv) {
+  constexpr std::string_view kConfig = "--config";
+  std::string file;
+  bool is_changed = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == kConfig && i + 1 < argc) file = argv[i + 1];
+    if (word.starts_with("--config=")) file = word.substr(kConfig.size() + 1);
+    is_changed |= word.starts_with("--set");
+  }
+  return is_changed ? file : "";
+}
+
 // Throws ConfigError for a command among the options of a run: it would be
 // ignored, and a training would start.
 void CheckNoCommand(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     for (const auto& [command, form] :
-         {std::pair("--status", "RUN"), std::pair("--logs", "RUN [ROLE]"),
-          std::pair("--stop", "RUN"), std::pair("--join", "RUN [OPTIONS]"),
-          std::pair("--sweep", "FILE")}) {
+         {std::pair("--status", "RUN"),
+          std::pair("--report", "RUN ... [OPTIONS]"),
+          std::pair("--logs", "RUN [ROLE]"), std::pair("--stop", "RUN"),
+          std::pair("--join", "RUN [OPTIONS]"), std::pair("--sweep", "FILE")}) {
       if (word.substr(0, word.find('=')) != command) continue;
       throw ConfigError(
           fmt::format("{}: want it alone: fleet {} {}", word, command, form));
@@ -381,8 +397,23 @@ agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
   return task;
 }
 
+// Keeps the configuration without the changes by --set, for a report that names
+// them. A recipe that cannot be read without them is none.
+void KeepRecipe(const Invocation& invocation, const std::string& file,
+                const RunFolder& folder) {
+  if (file.empty()) return;
+  try {
+    const auto recipe =
+        LoadRunConfig(config::Document::FromFile(file), invocation.registry);
+    AtomicWriteFile(folder.path() / "recipe.yaml", recipe.resolved_yaml);
+  } catch (const Error& error) {
+    spdlog::debug("no recipe.yaml: {}", error.what());
+  }
+}
+
 // Starts a run, or resumes the one in `resumed`; empty: none.
-int Launch(const Invocation& invocation, const std::string& resumed) {
+int Launch(const Invocation& invocation, const std::string& resumed,
+           const std::string& recipe) {
   const agents::TaskSpec task = CheckBeforeStart(invocation);
   RunConfig config = invocation.config();
   if (!config.has_actors()) config.evaluation.enabled = false;
@@ -393,6 +424,7 @@ int Launch(const Invocation& invocation, const std::string& resumed) {
   }
   RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
                                      : RunFolder::Resume(resumed, yaml);
+  if (resumed.empty()) KeepRecipe(invocation, recipe, folder);
   if (config.has_actors()) {
     folder.SetConfig(
         KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
@@ -403,6 +435,7 @@ int Launch(const Invocation& invocation, const std::string& resumed) {
 struct FleetOptions {
   std::string resumed;  // folder of the run; empty: a new run
   RenderOptions render;
+  std::string recipe;  // RecipeOf() the command line
   // of options that are here for --help: RunCommand() acts on them
   std::string ignored;
 };
@@ -427,6 +460,7 @@ void AddOptions(config::CommandLine& command_line, FleetOptions* options) {
   command_line.AddOption("--to", &options->render.folder,
                          "new folder for the files of --render");
   AddRunControl(command_line);
+  AddReport(command_line);
   AddJoin(command_line);
   command_line.AddOption(
       "--sweep", &options->ignored,
@@ -439,6 +473,7 @@ std::optional<int> RunCommand(int argc, const char* const* argv,
                               const Commands& commands) {
   if (const auto code = BecomeProgram(argc, argv)) return code;
   if (const auto code = ControlRun(argc, argv)) return code;
+  if (const auto code = ReportRuns(argc, argv, commands)) return code;
   if (const auto code = JoinRun(argc, argv, registry, commands)) return code;
   if (argc == 3 && std::string_view(argv[1]) == "--sweep") {
     return RunSweep(argv[2], registry, commands);
@@ -467,10 +502,15 @@ Program FleetProgram() {
                 if (!render.folder.empty()) {
                   throw ConfigError("--to: needs --render slurm or kubernetes");
                 }
-                return Launch(invocation, options->resumed);
+                return Launch(invocation, options->resumed, options->recipe);
               },
           .announces_addresses = true,
-          .run_without_config = RunCommand};
+          .run_without_config =
+              [options](int argc, const char* const* argv,
+                        const Registry& registry, const Commands& commands) {
+                options->recipe = RecipeOf(argc, argv);
+                return RunCommand(argc, argv, registry, commands);
+              }};
 }
 
 }  // namespace replicant::programs

@@ -23,6 +23,10 @@ def main() -> int:
         from replicant import _check_env
 
         return _check_env.main(arguments)
+    if command == "report":
+        from replicant import _report
+
+        return _report.main(arguments)
     if command == "data":
         from replicant.data import _command
 
