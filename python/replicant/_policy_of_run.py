@@ -71,6 +71,22 @@ def _numbers(values, name: str, dtype) -> np.ndarray:
     return array
 
 
+def _join(images: dict, observation) -> np.ndarray:
+    """The bytes of all images, one image after the other: [P], or [B, P] of a batch."""
+    if not isinstance(observation, Mapping) or not {*images} <= {*observation}:
+        wanted = ", ".join(f'"{name}"' for name in images)
+        raise InvalidArgument(f"policy: want an observation with {wanted}; hint: the run has "
+                              "task.pixels.cameras")
+    arrays = {name: _numbers(observation[name], name, np.uint8) for name in images}
+    batch = next(iter(arrays.values())).shape[:-3]
+    for name, array in arrays.items():
+        if len(batch) > 1 or array.shape != (*batch, *images[name]):
+            raise InvalidArgument(f"policy: got '{name}' of the shape {array.shape}, want "
+                                  f"{images[name]}, or that with a batch in front, the same for "
+                                  "all images")
+    return np.concatenate([array.reshape(*batch, -1) for array in arrays.values()], axis=-1)
+
+
 class Policy:
     """The policy of a run of the workload d4pg, on this machine's processors.
 
@@ -128,7 +144,8 @@ class Policy:
 
         observation  as the policy's environment gives it: uint8 [H, W, 3 frame_stack], or the
                      numbers [O]; a batch has B in front. A new B compiles a plan. Of a run with
-                     task.pixels.state a dictionary of "pixels" and "state" [S]. Of a run with
+                     task.pixels.state a dictionary of "pixels" and "state" [S], and with several
+                     cameras one of "pixels/CAMERA" of each and that "state". Of a run with
                      make_env an observation of that environment, or its numbers
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
@@ -142,12 +159,18 @@ class Policy:
             observation, is_batch = self._form.batch(observation)
             if not is_batch:
                 observation = observation[0]
+        images = self._core.images
+        names = [*images] or ["pixels"]
         if self._core.state_size > 0:
-            if not isinstance(observation, Mapping) or not {"pixels", "state"} <= {*observation}:
-                raise InvalidArgument('policy: want an observation with "pixels" and "state"; '
+            if not isinstance(observation, Mapping) or not {*names, "state"} <= {*observation}:
+                wanted = ", ".join(f'"{name}"' for name in names)
+                raise InvalidArgument(f'policy: want an observation with {wanted} and "state"; '
                                       "hint: task.pixels.state of the run is true")
             state = _numbers(observation["state"], "the state", np.float32)
-            observation = observation["pixels"]
+            if not images:
+                observation = observation["pixels"]
+        if images:
+            observation = _join(images, observation)
         array = _numbers(observation, "the observation", self._dtype)
         is_batch = array.ndim == len(self._shape) + 1
         if array.shape[1:] != self._shape if is_batch else array.shape != self._shape:

@@ -143,23 +143,28 @@ std::unique_ptr<EnvironmentBatch::ResultArrays> EnvironmentBatch::MakeArrays()
     state = zeros(nb::make_tuple(rows, spec.state_size()), "float64");
     made->state = ElementsOf<double>(state);
   }
+  nb::object pixels;
+  if (spec.pixels_size() > 0) {
+    pixels = zeros(nb::make_tuple(rows, spec.pixels_size()), "uint8");
+    made->pixels = ElementsOf<uint8_t>(pixels);
+  }
+  // columns of `all`, without a copy
+  const auto columns_of = [&](const nb::object& all,
+                              const env::ArraySpec& array) {
+    const int64_t begin = spec.Offset(array.name);
+    const int64_t end = begin + array.shape.num_elements();
+    const nb::object columns = all[nb::make_tuple(
+        nb::slice(nb::none(), nb::none(), nb::none()),
+        nb::slice(nb::int_(begin), nb::int_(end), nb::none()))];
+    nb::object value = add(columns.attr("reshape")(ShapeOf(rows, array.shape)));
+    REPLICANT_CHECK(value.attr("base").is(all), "{}", array.name);
+    return value;
+  };
   for (const env::ArraySpec& array : arrays_) {
-    nb::object value;
-    if (array.dtype == DType::kU8) {
-      value = zeros(ShapeOf(rows, array.shape), "uint8");
-      made->pixels = ElementsOf<uint8_t>(value);
-    } else if (options_.is_flat) {
-      value = state;
-    } else {
-      // columns of the state, without a copy
-      const int64_t begin = spec.Offset(array.name);
-      const int64_t end = begin + array.shape.num_elements();
-      const nb::object columns = state[nb::make_tuple(
-          nb::slice(nb::none(), nb::none(), nb::none()),
-          nb::slice(nb::int_(begin), nb::int_(end), nb::none()))];
-      value = add(columns.attr("reshape")(ShapeOf(rows, array.shape)));
-      REPLICANT_CHECK(value.attr("base").is(state), "{}", array.name);
-    }
+    const bool is_state = array.dtype == DType::kF64;
+    const nb::object value = is_state && options_.is_flat
+                                 ? state
+                                 : columns_of(is_state ? state : pixels, array);
     made->observations.emplace_back(nb::str(array.name.c_str()), value);
   }
   const nb::tuple batch = nb::make_tuple(rows);
@@ -176,6 +181,7 @@ std::unique_ptr<EnvironmentBatch::ResultArrays> EnvironmentBatch::MakeArrays()
 
   // these are the counts of a set without other references
   state.reset();
+  pixels.reset();
   for (const nb::object& array : made->arrays) {
     made->counts_at_rest.push_back(Py_REFCNT(array.ptr()));
   }

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -260,10 +261,16 @@ void BindBatch(nb::module_& module) {
                                              : env::RewardReduction::kMean;
            })
       .def("set_pixels",
-           [](env::TaskConfig& c, const std::string& camera, int height,
-              int width, const std::string& renderer, int frame_stack) {
+           [](env::TaskConfig& c, const std::vector<std::string>& cameras,
+              const std::vector<std::pair<int, int>>& sizes,
+              const std::string& renderer, int frame_stack) {
              c.has_pixels = true;
-             c.pixels.camera = CameraOf(camera, height, width, renderer);
+             c.pixels.cameras.clear();
+             for (size_t i = 0; i < cameras.size(); ++i) {
+               const auto [height, width] = sizes.at(i);
+               c.pixels.cameras.push_back(
+                   CameraOf(cameras[i], height, width, renderer));
+             }
              c.pixels.frame_stack = frame_stack;
            });
 

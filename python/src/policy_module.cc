@@ -175,11 +175,17 @@ nb::dict EnvironmentOf(const PolicyConfig& config) {
   if (!config.task.mjcf.empty()) options["mjcf"] = config.task.mjcf;
   options["action_repeat"] = config.task.action_repeat;
   if (config.task.has_pixels) {
-    const env::CameraOptions& camera = config.task.pixels.camera;
-    options["pixels"] = nb::make_tuple(camera.height, camera.width);
+    const auto cameras = config.task.pixels.Cameras();
+    nb::list sizes, names;
+    for (const env::CameraOptions& camera : cameras) {
+      sizes.append(nb::make_tuple(camera.height, camera.width));
+      names.append(camera.camera);
+    }
+    const bool is_one = cameras.size() == 1;
+    options["pixels"] = is_one ? nb::object(sizes[0]) : sizes;
     options["state"] = config.task.has_state_beside_pixels;
-    options["camera"] = camera.camera;
-    options["renderer"] = std::string(env::ToString(camera.renderer.kind));
+    options["camera"] = is_one ? nb::object(names[0]) : names;
+    options["renderer"] = std::string(env::ToString(cameras[0].renderer.kind));
     options["frame_stack"] = config.task.pixels.frame_stack;
   }
   return options;
@@ -203,6 +209,19 @@ NB_MODULE(_policy, module) {
       .def_prop_ro("step", &Policy::step)
       .def_prop_ro("has_pixels",
                    [](const Policy& p) { return p.task().has_pixels; })
+      .def_prop_ro(
+          "images",
+          [](const Policy& p) {
+            nb::dict shapes;
+            for (const replicant::agents::ImageSpec& image : p.task().images) {
+              nb::list shape;
+              for (const int64_t side : image.shape.dims()) {
+                shape.append(side);
+              }
+              shapes[image.name.c_str()] = nb::tuple(shape);
+            }
+            return shapes;
+          })
       .def_prop_ro("state_size",
                    [](const Policy& p) { return p.task().state_size; })
       .def_prop_ro("observation_shape",

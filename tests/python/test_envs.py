@@ -196,6 +196,36 @@ def test_pixels_and_state_come_together():
     assert observation["state"].shape == (2, 5)
 
 
+def test_several_cameras_are_an_image_each():
+    options = {"seed": 4, "frame_stack": 2, "num_threads": 0}
+    both = envs.make_vec("cheetah-run", 2, pixels=[(20, 30), (16, 16)], camera=["side", "back"],
+                         state=True, **options)
+    side = envs.make_vec("cheetah-run", 2, pixels=(20, 30), camera="side", **options)
+    back = envs.make_vec("cheetah-run", 2, pixels=(16, 16), camera=1, **options)
+    assert list(both.single_observation_space) == ["pixels/back", "pixels/side", "state"]
+    for env in (both, side, back):
+        observation, _ = env.reset()
+    action = np.full((2, 6), 0.5)
+    for _ in range(3):
+        observation, first, second = (env.step(action)[0] for env in (both, side, back))
+        assert observation in both.observation_space
+        np.testing.assert_array_equal(observation["pixels/side"], first)
+        np.testing.assert_array_equal(observation["pixels/back"], second)
+    alike = envs.make("cheetah-run", pixels=(8, 8), camera=["side", "back"], seed=4)
+    assert alike.observation_space["pixels/back"].shape == (8, 8, 9)
+    spec = envs.load("cheetah-run", pixels=(8, 8), camera=["side", "back"]).observation_spec()
+    assert list(spec) == ["pixels/side", "pixels/back"]
+
+
+def test_cameras_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"pixels: got \[\(8, 8\)\] for 2 cameras, want \(height"):
+        envs.make("cheetah-run", pixels=[(8, 8)], camera=["side", "back"])
+    with pytest.raises(errors.InvalidArgument, match="no camera 'top'; allowed: -1"):
+        envs.make("cheetah-run", pixels=(8, 8), camera=["side", "top"])
+    with pytest.raises(errors.InvalidArgument, match="want each camera once"):
+        envs.make("cheetah-run", pixels=(8, 8), camera=["side", "side"])
+
+
 def test_half_of_a_batch_steps_while_the_other_is_used():
     whole = envs.make_vec("walker-walk", 4, seed=2, num_threads=0)
     halves = envs.make_vec("walker-walk", 4, seed=2, num_threads=2)

@@ -35,6 +35,21 @@ def array_of(values, kinds: str, dtype, name: str) -> np.ndarray:
     return array
 
 
+def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
+    """Names and sizes of the cameras of `pixels` and `camera`, which are one or several."""
+    one = isinstance(camera, (str, int)) or not hasattr(camera, "__iter__")
+    cameras = [camera] if one else list(camera)
+    if not cameras:
+        raise ValueError("camera: got no camera, want at least one")
+    sizes = list(pixels)
+    if not any(hasattr(size, "__len__") for size in sizes):
+        sizes = [pixels] * len(cameras)
+    if len(sizes) != len(cameras) or any(len(size) != 2 for size in sizes):
+        raise ValueError(f"pixels: got {pixels!r} for {len(cameras)} cameras, want (height, width), "
+                         "or one for each camera")
+    return [str(name) for name in cameras], [(int(h), int(w)) for h, w in sizes]
+
+
 def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, action_repeat,
                action_repeat_reward, num_threads, seed, first_index, flatten, autoreset=0,
                mjcf=None) -> _envs.EnvironmentBatch:
@@ -54,8 +69,8 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
     config.action_repeat = action_repeat
     config.set_reward_sum(action_repeat_reward == "sum")
     if pixels is not None:
-        height, width = pixels
-        config.set_pixels(str(camera), height, width, renderer, frame_stack)
+        cameras, sizes = _cameras(pixels, camera)
+        config.set_pixels(cameras, sizes, renderer, frame_stack)
     has_state = pixels is None if state is None else state
     if num_threads is None:
         num_threads = min(num_envs, len(os.sched_getaffinity(0)))

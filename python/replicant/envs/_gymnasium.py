@@ -47,10 +47,10 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         task: str | Task,
         num_envs: int = 1,
         *,
-        pixels: tuple[int, int] | None = None,
+        pixels: tuple[int, int] | Sequence[tuple[int, int]] | None = None,
         state: bool | None = None,
         frame_stack: int = 3,
-        camera: str | int = 0,
+        camera: str | int | Sequence[str | int] = 0,
         renderer: str = "auto",
         action_repeat: int = 1,
         action_repeat_reward: str = "sum",
@@ -190,11 +190,13 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
 
     task                  DOMAIN-TASK of envs.tasks(), or an envs.Task
     pixels                (height, width) of camera frames: the observation is uint8
-                          [height, width, 3 * frame_stack], oldest frame first; None: no pixels
+                          [height, width, 3 * frame_stack], oldest frame first; None: no pixels.
+                          Of several cameras one for all, or one for each
     state                 whether the observation has the float64 arrays; None: unless it has pixels.
                           With pixels and state it is a dictionary
     frame_stack           frames in an observation
-    camera                name or number of a camera in the model; -1: the free camera
+    camera                name or number of a camera in the model; -1: the free camera. A list of
+                          several: the observation is a dictionary with "pixels/CAMERA" of each
     renderer              "raycast" draws on any processor, "gl" is MuJoCo's OpenGL; "auto": gl only
                           for scenes that raycast cannot draw
     action_repeat         control steps for which an action is held
