@@ -130,26 +130,37 @@ void Interleave(const uint8_t* const* frames, size_t num_frames,
   }
 }
 
-void CheckSizes(size_t num_frames, size_t frame_size, size_t out_size) {
+// The same for pixels of another size.
+void InterleaveAny(const uint8_t* const* frames, size_t num_frames,
+                   size_t num_pixels, size_t pixel_bytes, uint8_t* out) {
+  for (size_t p = 0; p < num_pixels; ++p) {
+    for (size_t k = 0; k < num_frames; ++k) {
+      out = std::copy_n(frames[k] + p * pixel_bytes, pixel_bytes, out);
+    }
+  }
+}
+
+void CheckSizes(size_t num_frames, size_t frame_size, size_t out_size,
+                size_t pixel_bytes) {
   if (num_frames < 1 || num_frames > kMaxInterleavedFrames) {
     throw InvalidArgument(
         fmt::format("InterleaveFrames: {} frames; allowed: 1 to {}", num_frames,
                     kMaxInterleavedFrames));
   }
-  if (frame_size % kPixelBytes != 0 || out_size != num_frames * frame_size) {
+  if (frame_size % pixel_bytes != 0 || out_size != num_frames * frame_size) {
     throw InvalidArgument(fmt::format(
         "InterleaveFrames: {} frames of {} bytes into {}; frames must be whole "
         "pixels of {} bytes, and the output as large as all frames together",
-        num_frames, frame_size, out_size, kPixelBytes));
+        num_frames, frame_size, out_size, pixel_bytes));
   }
 }
 
 }  // namespace
 
 void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
-                      std::span<uint8_t> out) {
+                      std::span<uint8_t> out, size_t pixel_bytes) {
   const size_t frame_size = frames.empty() ? 0 : frames[0].size();
-  CheckSizes(frames.size(), frame_size, out.size());
+  CheckSizes(frames.size(), frame_size, out.size(), pixel_bytes);
   std::array<const uint8_t*, kMaxInterleavedFrames> from;
   for (size_t k = 0; k < frames.size(); ++k) {
     if (frames[k].size() != frame_size) {
@@ -159,7 +170,13 @@ void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
     }
     from[k] = frames[k].data();
   }
-  Interleave(from.data(), frames.size(), frame_size / kPixelBytes, out.data());
+  const size_t num_pixels = frame_size / pixel_bytes;
+  if (pixel_bytes == kPixelBytes) {
+    Interleave(from.data(), frames.size(), num_pixels, out.data());
+  } else {
+    InterleaveAny(from.data(), frames.size(), num_pixels, pixel_bytes,
+                  out.data());
+  }
 }
 
 void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
@@ -171,7 +188,7 @@ void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
                     frames.size(), num_frames));
   }
   const size_t frame_size = frames.size() / count;
-  CheckSizes(count, frame_size, out.size());
+  CheckSizes(count, frame_size, out.size(), kPixelBytes);
   std::array<const uint8_t*, kMaxInterleavedFrames> from;
   for (size_t k = 0; k < count; ++k) {
     from[k] = reinterpret_cast<const uint8_t*>(frames.data()) + k * frame_size;

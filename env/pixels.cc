@@ -27,7 +27,7 @@ Pixels::Pixels(std::unique_ptr<Environment> environment,
     // all share the first one's assets
     Camera camera = views_.empty()
                         ? Camera(inner().physics(), one)
-                        : Camera(views_[0].camera, inner().physics(), one);
+                        : Camera(*views_[0].camera, inner().physics(), one);
     FrameStack stack(NumPixels(camera), options.frame_stack);
     views_.push_back({.array = cameras.size() == 1
                                    ? kArray
@@ -35,7 +35,7 @@ Pixels::Pixels(std::unique_ptr<Environment> environment,
                       .camera = std::move(camera),
                       .stack = std::move(stack)});
   }
-  SetSpec(options.frame_stack);
+  AddCameras(options.frame_stack);
 }
 
 Pixels::Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling)
@@ -43,19 +43,43 @@ Pixels::Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling)
   const auto depth = static_cast<int>(sibling.views_[0].stack.depth());
   for (const View& view : sibling.views_) {
     views_.push_back({.array = view.array,
-                      .camera = Camera(view.camera, inner().physics()),
-                      .stack = FrameStack(NumPixels(view.camera), depth)});
+                      .camera = Camera(*view.camera, inner().physics()),
+                      .stack = FrameStack(NumPixels(*view.camera), depth)});
   }
-  SetSpec(depth);
+  AddCameras(depth);
 }
 
-void Pixels::SetSpec(int frame_stack) {
+Pixels::Pixels(std::unique_ptr<Environment> environment, int frame_stack)
+    : EnvironmentWrapper(std::move(environment)),
+      own_frame_(static_cast<size_t>(inner().observation_spec().frame_size)),
+      spec_(inner().observation_spec()) {
+  for (ArraySpec& array : spec_.arrays) {
+    if (array.dtype != DType::kU8) continue;
+    if (array.shape.rank() != 3) {
+      throw InvalidArgument(
+          fmt::format("Pixels: array '{}' is {}, want an image [H,W,C]",
+                      array.name, array.shape.ToString()));
+    }
+    const int64_t height = array.shape[0], width = array.shape[1];
+    const int64_t channels = array.shape[2];
+    views_.push_back(
+        {.array = array.name,
+         .camera = std::nullopt,
+         .stack = FrameStack(height * width, frame_stack, channels)});
+    array.shape = Shape({height, width, channels * frame_stack});
+  }
+  if (views_.empty()) {
+    throw InvalidArgument("Pixels: the environment has no image");
+  }
+}
+
+void Pixels::AddCameras(int frame_stack) {
   spec_ = inner().observation_spec();
   if (spec_.pixels_size() != 0) {
     throw InvalidArgument("Pixels: the environment already has pixels");
   }
   for (const View& view : views_) {
-    const Camera& camera = view.camera;
+    const Camera& camera = *view.camera;
     if (std::ranges::count(spec_.arrays, view.array, &ArraySpec::name) > 0) {
       throw InvalidArgument(
           fmt::format("Pixels: two arrays '{}'; want each camera once, and no "
@@ -97,23 +121,37 @@ void Pixels::Follow(const TimeStep& step) {
   if (step.IsFirst()) {
     content_ = Content::kOtherEpisode;
     if (!ResetChangesAssets()) return;
-    for (View& view : views_) view.camera.ReloadAssets(physics());
+    for (View& view : views_) {
+      if (view.camera) view.camera->ReloadAssets(physics());
+    }
   } else if (content_ == Content::kPresent) {
     content_ = Content::kOlder;
+  }
+}
+
+void Pixels::Draw() {
+  if (!own_frame_.empty()) inner().Observe({.frame = own_frame_});
+  std::span<const uint8_t> own = own_frame_;
+  for (View& view : views_) {
+    const std::span<uint8_t> frame = view.stack.frame();
+    if (view.camera) {
+      view.camera->Render(mutable_physics(), frame);
+    } else {
+      std::ranges::copy(own.first(frame.size()), frame.begin());
+      own = own.subspan(frame.size());
+    }
+    if (content_ == Content::kOtherEpisode) {
+      view.stack.Fill();
+    } else {
+      view.stack.Push();
+    }
   }
 }
 
 void Pixels::WritePixels(const ObservationBuffer& out) {
   if (out.pixels.empty() && out.frame.empty()) return;
   if (content_ != Content::kPresent) {
-    for (View& view : views_) {
-      view.camera.Render(mutable_physics(), view.stack.frame());
-      if (content_ == Content::kOtherEpisode) {
-        view.stack.Fill();
-      } else {
-        view.stack.Push();
-      }
-    }
+    Draw();
     content_ = Content::kPresent;
   }
   std::span<uint8_t> pixels = out.pixels;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ struct PixelOptions {
 // therefore be the inner or outer wrapper: only the last of the repeated steps
 // is drawn.
 //
+// An environment that has images itself, arrays uint8 [H, W, C], gets stacks of
+// them in their place, [H, W, C * frame_stack].
+//
 // After a divergence the frame shows the default pose.
 //
 // Source: dm_control.suite.wrappers.pixels, with the frame stack of the Atari
@@ -51,6 +55,10 @@ class Pixels : public EnvironmentWrapper {
   // of either. Both share the renderer's copies of the model's assets.
   Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling);
 
+  // Stacks the environment's own images. Throws InvalidArgument if it has none,
+  // one is not [H, W, C] or `frame_stack` < 1.
+  Pixels(std::unique_ptr<Environment> environment, int frame_stack);
+
   const ObservationSpec& observation_spec() const override { return spec_; }
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
@@ -58,10 +66,10 @@ class Pixels : public EnvironmentWrapper {
   void Observe(const ObservationBuffer& out) override;
 
  private:
-  // A camera, the stack of its frames, and the name of its array.
+  // A camera, or an own image of the environment, with the stack of its frames.
   struct View {
     std::string array;
-    Camera camera;
+    std::optional<Camera> camera;
     FrameStack stack;
   };
   // Age of the stacks relative to the current state.
@@ -70,8 +78,10 @@ class Pixels : public EnvironmentWrapper {
     kOlder,         // frames of this episode, not of this state
     kPresent,       // the newest shows this state
   };
-  // Adds the arrays of views_ to the inner environment's.
-  void SetSpec(int frame_stack);
+  // Adds the arrays of cameras to the inner environment's.
+  void AddCameras(int frame_stack);
+  // Writes the frames of the current state into the stacks.
+  void Draw();
   // Records that `step` has led to a new state.
   void Follow(const TimeStep& step);
   // Draws the current state unless it is already drawn, and writes the parts of
@@ -79,6 +89,7 @@ class Pixels : public EnvironmentWrapper {
   void WritePixels(const ObservationBuffer& out);
 
   std::vector<View> views_;
+  std::vector<uint8_t> own_frame_;  // of an environment with images
   ObservationSpec spec_;
   Content content_ = Content::kOtherEpisode;
 };

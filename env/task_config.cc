@@ -39,7 +39,6 @@ std::unique_ptr<Environment> Wrapped(const TaskConfig& config, uint64_t seed,
 // if there is none.
 std::pair<std::string, std::string> KeyOfASimulation(const TaskConfig& config) {
   const DisturbanceConfig::Push& push = config.disturbances.push;
-  if (config.has_pixels) return {"task.pixels.enabled: true", "false"};
   if (!config.mjcf.empty()) return {"task.mjcf", "empty"};
   if (!config.randomization.empty()) {
     return {"task.randomization.fields", "[]"};
@@ -95,6 +94,22 @@ void ReadCameras(config::Reader& pixels, PixelOptions* c) {
                                         name, std::ranges::count(names, name)));
   }
   if (fits) c->cameras = CamerasOf(names, heights, widths, c->camera);
+}
+
+// Of an environment that is not a MuJoCo simulation: its own images are its
+// pixels.
+void CheckImages(const TaskConfig& config, const ObservationSpec& spec) {
+  const bool has_images = spec.pixels_size() > 0;
+  if (config.has_pixels == has_images) return;
+  throw ConfigError(
+      has_images
+          ? fmt::format("task.pixels.enabled: false: the observation of {} has "
+                        "images; hint: true, with an encoder of pixels",
+                        config.name)
+          : fmt::format("task.pixels.enabled: true: {} is not a MuJoCo "
+                        "simulation, and its observation has no image; "
+                        "allowed: false",
+                        config.name));
 }
 
 }  // namespace
@@ -182,9 +197,14 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   }
   std::vector<std::unique_ptr<Environment>> environments;
   for (int64_t i = 0; i < count; ++i) {
-    environments.push_back(Wrapped(
+    auto one = Wrapped(
         config, seed, first_index + i,
-        task.make_environment({.seed = seed, .index = first_index + i})));
+        task.make_environment({.seed = seed, .index = first_index + i}));
+    CheckImages(config, one->observation_spec());
+    if (config.has_pixels) {
+      one = std::make_unique<Pixels>(std::move(one), config.pixels.frame_stack);
+    }
+    environments.push_back(std::move(one));
   }
   return environments;
 }

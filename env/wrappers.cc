@@ -160,10 +160,12 @@ TimeStep StepLimit::Step(std::span<const double> action,
   return step;
 }
 
-FrameStack::FrameStack(int64_t pixels, int64_t depth)
-    : frame_size_(static_cast<size_t>(pixels) * kPixelBytes),
-      depth_(static_cast<size_t>(depth)) {
+FrameStack::FrameStack(int64_t pixels, int64_t depth, int64_t channels)
+    : frame_size_(static_cast<size_t>(pixels * channels)),
+      depth_(static_cast<size_t>(depth)),
+      pixel_bytes_(static_cast<size_t>(channels)) {
   CheckPositive("FrameStack: pixels", pixels);
+  CheckPositive("FrameStack: channels", channels);
   if (depth < 1 || depth > int64_t{kMaxInterleavedFrames}) {
     throw InvalidArgument(
         fmt::format("FrameStack: depth must be in [1, {}], got {}",
@@ -197,7 +199,7 @@ void FrameStack::CopyTo(std::span<uint8_t> out) const {
     const size_t back = std::min(depth_ - i, count_);
     from[i] = frames_[(next_ + frames_.size() - back) % frames_.size()];
   }
-  InterleaveFrames(std::span(from).first(depth_), out);
+  InterleaveFrames(std::span(from).first(depth_), out, pixel_bytes_);
 }
 
 }  // namespace replicant::env

@@ -96,15 +96,16 @@ class StepLimit : public EnvironmentWrapper {
 // The last `depth` frames of an episode as one image with the channels of all
 // frames, oldest first, for the network.
 //
-//   frame   [pixels, 3]
-//   stack   [pixels, depth * 3]
+//   frame   [pixels, channels]
+//   stack   [pixels, depth * channels]
 //
 // The first frame of an episode fills the stack. No allocation after the
 // constructor. Thread-safety: one thread at a time.
 class FrameStack {
  public:
-  // Throws InvalidArgument unless `pixels` >= 1 and `depth` is in [1, 64].
-  FrameStack(int64_t pixels, int64_t depth);
+  // Throws InvalidArgument unless `pixels` and `channels` are >= 1 and `depth`
+  // is in [1, 64].
+  FrameStack(int64_t pixels, int64_t depth, int64_t channels = 3);
 
   size_t depth() const { return depth_; }
   // Buffer for the next frame; Push() or Fill() adds it.
@@ -115,12 +116,12 @@ class FrameStack {
   void Fill();
   // The frame added last. There must be one (checked).
   std::span<const uint8_t> newest() const;
-  // Writes the stack: pixels * depth * 3 bytes. There must be a frame
+  // Writes the stack: pixels * depth * channels bytes. There must be a frame
   // (checked).
   void CopyTo(std::span<uint8_t> out) const;
 
  private:
-  size_t frame_size_, depth_;
+  size_t frame_size_, depth_, pixel_bytes_;
   // a ring of depth + 1: the stack and the next frame
   std::vector<std::vector<uint8_t>> frames_;
   size_t next_ = 0;

@@ -59,6 +59,27 @@ TEST(InterleaveTest, TakesAFrameSeveralTimes) {
   EXPECT_EQ(out, (std::vector<uint8_t>{1, 2, 3, 1, 2, 3, 4, 5, 6}));
 }
 
+TEST(InterleaveTest, PixelsMayHaveAnyNumberOfBytes) {
+  for (const size_t pixel_bytes : {1, 2, 4}) {
+    std::vector<uint8_t> first, second, wanted;
+    for (size_t i = 0; i < 5 * pixel_bytes; ++i) {
+      first.push_back(static_cast<uint8_t>(i));
+      second.push_back(static_cast<uint8_t>(100 + i));
+    }
+    for (size_t p = 0; p < 5; ++p) {
+      for (const auto* frame : {&first, &second}) {
+        for (size_t c = 0; c < pixel_bytes; ++c) {
+          wanted.push_back((*frame)[p * pixel_bytes + c]);
+        }
+      }
+    }
+    std::vector<uint8_t> out(wanted.size());
+    const std::span<const uint8_t> frames[] = {first, second};
+    InterleaveFrames(frames, out, pixel_bytes);
+    EXPECT_EQ(out, wanted) << pixel_bytes;
+  }
+}
+
 TEST(InterleaveTest, RefusesOtherSizes) {
   std::vector<std::byte> frames(12), out(12);
   EXPECT_THROW(InterleaveFrames(frames, 2, std::span(out).first(6)),

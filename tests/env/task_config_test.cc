@@ -16,12 +16,19 @@ namespace {
 using testing::MessageOf;
 
 // No simulation: observes the number of its steps, with a reward of its index.
+// With images all bytes of "grey" are that number, and of "rgba" 100 more.
 class Counter : public Environment {
  public:
-  explicit Counter(const EnvironmentOptions& options)
+  explicit Counter(const EnvironmentOptions& options, bool has_images = false)
       : reward_(static_cast<double>(options.index)) {
     observation_spec_.arrays = {{.name = "count", .shape = Shape({})}};
     action_spec_ = {.minimum = {-1.0}, .maximum = {1.0}};
+    if (!has_images) return;
+    observation_spec_.arrays.push_back(
+        {.name = "grey", .shape = Shape({2, 3, 1}), .dtype = DType::kU8});
+    observation_spec_.arrays.push_back(
+        {.name = "rgba", .shape = Shape({1, 2, 4}), .dtype = DType::kU8});
+    observation_spec_.frame_size = 6 + 8;
   }
 
   const ObservationSpec& observation_spec() const override {
@@ -44,6 +51,12 @@ class Counter : public Environment {
     if (!out.state.empty()) {
       out.state[0] = static_cast<double>(counters_.steps);
     }
+    const auto count = static_cast<uint8_t>(counters_.steps);
+    for (const std::span<uint8_t> images : {out.pixels, out.frame}) {
+      for (size_t i = 0; i < images.size(); ++i) {
+        images[i] = static_cast<uint8_t>(i < 6 ? count : 100 + count);
+      }
+    }
   }
   double control_timestep_s() const override { return 0.5; }
   const Physics& physics() const override { throw Error("none"); }
@@ -61,8 +74,13 @@ class Counter : public Environment {
 TaskRegistry CounterTasks() {
   return TaskRegistry(std::vector<TaskDefinition>{
       {.name = "counter-up",
+       .make_environment =
+           [](const EnvironmentOptions& options) {
+             return std::make_unique<Counter>(options);
+           }},
+      {.name = "counter-seen",
        .make_environment = [](const EnvironmentOptions& options) {
-         return std::make_unique<Counter>(options);
+         return std::make_unique<Counter>(options, /*has_images=*/true);
        }}});
 }
 
@@ -84,14 +102,50 @@ TEST(TaskConfigTest, AnEnvironmentWithoutAModelIsMadeAndRepeated) {
   EXPECT_EQ(environments[1]->control_timestep_s(), 1.5);
 }
 
+// Of any number of channels, and through repeated steps.
+TEST(TaskConfigTest, AnEnvironmentsOwnImagesAreStacked) {
+  TaskConfig config{
+      .name = "counter-seen", .action_repeat = 2, .has_pixels = true};
+  config.pixels.frame_stack = 3;
+  const auto environment =
+      MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, 0);
+  const ObservationSpec& spec = environment->observation_spec();
+  EXPECT_EQ(spec.Find("grey").shape, Shape({2, 3, 3}));
+  EXPECT_EQ(spec.Find("rgba").shape, Shape({1, 2, 12}));
+  EXPECT_EQ(spec.frame_size, 14);
+  std::vector<uint8_t> pixels(42), frame(14);
+  double count = 0.0;
+  const ObservationBuffer out{
+      .state = {&count, 1}, .pixels = pixels, .frame = frame};
+  environment->Reset(out);
+  EXPECT_EQ(pixels[0] + pixels[1] + pixels[2], 0);
+  for (int i = 0; i < 2; ++i) environment->Step(std::vector{0.0}, out);
+  EXPECT_EQ(count, 4.0);
+  // steps 0, 2 and 4, oldest first
+  for (size_t p = 0; p < 6; ++p) {
+    for (size_t k = 0; k < 3; ++k) EXPECT_EQ(pixels[3 * p + k], 2 * k);
+  }
+  for (size_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(pixels[18 + i], 100 + 2 * (i / 4 % 3)) << i;
+  }
+  EXPECT_EQ(frame[5], 4);
+  EXPECT_EQ(frame[6], 104);
+  config.has_pixels = false;
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
+              MakeConfiguredEnvironment(CounterTasks(), config, 1, 0);
+            }),
+            "task.pixels.enabled: false: the observation of counter-seen has "
+            "images; hint: true, with an encoder of pixels");
+}
+
 TEST(TaskConfigTest, WhatOnlyASimulationHasIsRefused) {
   const auto make = [](const TaskConfig& config) {
     MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, /*index=*/0);
   };
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .has_pixels = true}); }),
-            "task.pixels.enabled: true: counter-up is not a MuJoCo simulation; "
-            "allowed: false");
+            "task.pixels.enabled: true: counter-up is not a MuJoCo simulation, "
+            "and its observation has no image; allowed: false");
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .mjcf = "a.xml"}); }),
             "task.mjcf: counter-up is not a MuJoCo simulation; allowed: empty");

@@ -66,8 +66,10 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
     thread.frames = HostBuffer(static_cast<size_t>(row.total()));
   }
   for (const agents::ImageSpec& image : spec.task.AllImages()) {
-    frame_sizes_.push_back(static_cast<size_t>(image.shape.num_elements() /
-                                               spec.task.frame_stack));
+    const int64_t depth = spec.task.frame_stack;
+    frames_.push_back(
+        {.size = static_cast<size_t>(image.shape.num_elements() / depth),
+         .pixel_bytes = static_cast<size_t>(image.shape[2] / depth)});
   }
   for (Drawn* const drawn : {&used_, &ahead_}) {
     if (spec.window == 0) break;
@@ -212,7 +214,7 @@ void TransitionPipeline::WriteImages(std::span<const std::byte> stack,
   const size_t step_size = stack.size() / depth;
   std::array<std::span<const uint8_t>, replay::kMaxStack> frames;
   size_t begin = 0;
-  for (const size_t size : frame_sizes_) {
+  for (const auto& [size, pixel_bytes] : frames_) {
     for (size_t k = 0; k < depth; ++k) {
       const std::byte* const frame = stack.data() + k * step_size + begin;
       frames[k] = {reinterpret_cast<const uint8_t*>(frame), size};
@@ -220,7 +222,7 @@ void TransitionPipeline::WriteImages(std::span<const std::byte> stack,
     const std::span<std::byte> image = out.subspan(begin * depth, size * depth);
     env::InterleaveFrames(
         std::span(frames).first(depth),
-        {reinterpret_cast<uint8_t*>(image.data()), image.size()});
+        {reinterpret_cast<uint8_t*>(image.data()), image.size()}, pixel_bytes);
     begin += size;
   }
 }

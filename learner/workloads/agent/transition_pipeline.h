@@ -96,8 +96,12 @@ class TransitionPipeline : public replicator::InputPipeline {
 
   const agents::LearningSpec spec_;
   const int64_t batch_size_;
-  // bytes of the frame of each image of an observation
-  std::vector<size_t> frame_sizes_;
+  // the frame of each image of an observation
+  struct FrameForm {
+    size_t size = 0;  // bytes
+    size_t pixel_bytes = 0;
+  };
+  std::vector<FrameForm> frames_;
   // by thread, each with room for the frames of an item
   std::vector<ThreadMemory> threads_;
   replay::BatchSource* const source_;
