@@ -12,8 +12,69 @@ import numpy as np
 
 from replicant.errors import ConfigError, InvalidArgument
 
-_ALLOWED = ("allowed: arrays of numbers or booleans of at most two dimensions, no bytes of two "
-            "(pictures), and Discrete; no spaces within spaces")
+_ALLOWED = ("allowed: arrays of numbers or booleans of at most two dimensions, Discrete, images uint8 "
+            "[H, W, C] or [C, H, W] with C 1, 3 or 4, and dictionaries of these")
+_CHANNELS = (1, 3, 4)
+
+
+class _Image:
+    """One image of an observation, uint8 [H, W, C]. The environment may give [H, W] or [C, H, W].
+
+    shape  as the environment gives it
+    dims   [H, W, C]
+    """
+
+    def __init__(self, name: str, spec):
+        self.name = name
+        self.shape = tuple(int(n) for n in spec.shape)
+        self._is_first = len(self.shape) == 3 and self.shape[2] not in _CHANNELS
+        if len(self.shape) == 2:
+            self.dims = [*self.shape, 1]
+        elif self._is_first:
+            self.dims = [*self.shape[1:], self.shape[0]]
+        else:
+            self.dims = [*self.shape]
+        if self.dims[2] not in _CHANNELS or min(self.dims) < 1:
+            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}")
+
+    @staticmethod
+    def is_one(spec) -> bool:
+        """Whether a space or specification is of images."""
+        return (getattr(spec, "dtype", None) == np.uint8 and not hasattr(spec, "nvec")
+                and len(getattr(spec, "shape", None) or ()) in (2, 3))
+
+    def images(self, value) -> np.ndarray:
+        """One value, or a batch of them, as uint8 [..., H, W, C]."""
+        array = np.asarray(value)
+        if array.dtype != np.uint8 or array.shape[-len(self.shape):] != self.shape:
+            given = f"{array.dtype} {array.shape}" if array.dtype != object else f"{value!r:.80}"
+            raise InvalidArgument(f"observation '{self.name}' is {given}; want uint8 {self.shape}, as "
+                                  "the environment says")
+        if self._is_first:
+            array = np.moveaxis(array, -3, -1)
+        return array.reshape(*array.shape[:array.ndim - len(self.shape)], *self.dims)
+
+
+def _leaves(named: Mapping, outer: str = "") -> list[tuple[str, Any]]:
+    """Names and spaces of a dictionary and those within it: "arm/joint"."""
+    found = []
+    for name, spec in named.items():
+        inner = getattr(spec, "spaces", spec)
+        if isinstance(inner, Mapping):
+            found += _leaves(inner, f"{outer}{name}/")
+        else:
+            found.append((f"{outer}{name}", spec))
+    return found
+
+
+def _value_at(observation, path: str):
+    """The value of a name of _leaves(); KeyError if there is none. A key may have a slash itself."""
+    if path in observation:
+        return observation[path]
+    for name, value in observation.items():
+        if isinstance(value, Mapping) and path.startswith(f"{name}/"):
+            return _value_at(value, path[len(name) + 1:])
+    raise KeyError(path)
 
 
 _LEARNING = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward)
@@ -75,9 +136,10 @@ class _Part:
 
 
 class ObservationForm:
-    """How the observations of an environment become one array of numbers.
+    """How the observations of an environment become one array of numbers, and images.
 
-    parts  the arrays, in their order
+    parts   the arrays of numbers, in their order
+    images  the images, in their order
     """
 
     def __init__(self, spec):
@@ -86,29 +148,42 @@ class ObservationForm:
         self._is_dict = isinstance(named, Mapping)
         if isinstance(named, (tuple, list)):
             raise ConfigError(f"make_env: the observation is {spec}; {_ALLOWED}")
-        self.parts = [_Part(name, part) for name, part in
-                      (named.items() if self._is_dict else [("observation", spec)])]
+        leaves = _leaves(named) if self._is_dict else [("observation", spec)]
+        self.images = [_Image(name, leaf) for name, leaf in leaves if _Image.is_one(leaf)]
+        self.parts = [_Part(name, leaf) for name, leaf in leaves if not _Image.is_one(leaf)]
         self.size = sum(part.size for part in self.parts)
-        if self.size == 0:
+        if self.size == 0 and not self.images:
             raise ConfigError(f"make_env: the observation {spec} has no numbers")
 
-    def _values(self, observation) -> list:
+    def _values(self, observation, leaves) -> list:
         if not self._is_dict:
-            return [observation]
-        names = [part.name for part in self.parts]
-        if not isinstance(observation, Mapping) or not set(names) <= set(observation):
+            return [observation for _ in leaves]
+        names = [leaf.name for leaf in leaves]
+        try:
+            return [_value_at(observation, name) for name in names]
+        except (KeyError, AttributeError, TypeError):
             given = list(observation) if isinstance(observation, Mapping) else repr(observation)[:80]
-            raise InvalidArgument(f"an observation has {given}; want {names}")
-        return [observation[name] for name in names]
+            raise InvalidArgument(f"an observation has {given}; want {names}") from None
 
     def flat(self, observation) -> np.ndarray:
-        """One observation of the environment, float64 [size]."""
-        return np.concatenate([part.rows(value)[0] for part, value in
-                               zip(self.parts, self._values(observation), strict=True)])
+        """The numbers of one observation, float64 [size]."""
+        values = self._values(observation, self.parts)
+        rows = [part.rows(value)[0] for part, value in zip(self.parts, values, strict=True)]
+        return np.concatenate(rows) if rows else np.empty(0)
+
+    def pixels(self, observation) -> list[np.ndarray]:
+        """The images of one observation, or of a batch, each uint8 [..., H, W, C]."""
+        values = self._values(observation, self.images)
+        return [image.images(value) for image, value in zip(self.images, values, strict=True)]
 
     def batch(self, observation) -> tuple[np.ndarray, bool]:
-        """One observation or a batch of them, float64 [B, size], and whether it is a batch."""
-        values = self._values(observation)
+        """The numbers of one observation or a batch of them, float64 [B, size], and whether it is a
+        batch."""
+        if not self.parts:
+            image, value = self.images[0], self._values(observation, self.images[:1])[0]
+            is_batch = np.ndim(value) == len(image.shape) + 1
+            return np.empty((len(value) if is_batch else 1, 0)), is_batch
+        values = self._values(observation, self.parts)
         first = self.parts[0].array(values[0])
         is_batch = first.ndim == len(self.parts[0].shape) + 1
         num_rows = len(first) if is_batch else None
@@ -119,6 +194,8 @@ class ObservationForm:
         """Whether this is an observation of the environment, or a batch, and not yet numbers."""
         if self._is_dict:
             return isinstance(observation, Mapping)
+        if self.images:
+            return True
         array, own = self.parts[0].array(observation), self.parts[0].shape
         if self.parts[0].counts is None and len(own) == 1:
             return False  # the numbers are the observation
@@ -202,10 +279,14 @@ def _flag_of(value, name: str) -> bool:
 
 
 class Adapter:
-    """Gymnasium's or dm_env's environment with observations as one array of numbers.
+    """Gymnasium's or dm_env's environment with observations as one array of numbers, and images.
 
-    form                how an observation becomes numbers
+    form                how an observation becomes numbers and images
     observation         [(name, shape), ...] of the arrays of numbers, in their order
+    images              [(name, [H, W, C]), ...] of the images, in their order
+    newest              observation, as the environment gave it
+    numbers, pixels     of the newest observation, float64 [size], and uint8 [P]: the bytes of its
+                        images, one image after the other
     minimum, maximum    of the actions
     control_timestep_s  of one step; 0: unknown
     """
@@ -224,21 +305,33 @@ class Adapter:
         self._shape = tuple(action.shape)
         self.action_dtype = np.dtype(action.dtype)
         self.observation = [(part.name, part.dims) for part in self.form.parts]
+        self.images = [(image.name, image.dims) for image in self.form.images]
+        self.newest = None
+        self.numbers, self.pixels = np.empty(0), np.empty(0, np.uint8)
         self.minimum, self.maximum = low.tolist(), high.tolist()
         self.control_timestep_s = control_timestep_s(environment)
 
+    def _see(self, observation) -> np.ndarray:
+        """Keeps an observation; returns its numbers."""
+        self.newest, self.numbers = observation, self.form.flat(observation)
+        images = self.form.pixels(observation)
+        if images:
+            self.pixels = np.concatenate([image.ravel() for image in images])
+        return self.numbers
+
     def reset(self, seed: int) -> np.ndarray:
+        """Starts an episode; returns the numbers of its first observation."""
         if self._is_dm:
             # dm_env has no seeds: a task that draws from NumPy's global stream repeats
             np.random.seed(seed % 2**32)
-            return self.form.flat(self._environment.reset().observation)
+            return self._see(self._environment.reset().observation)
         result = self._environment.reset(seed=seed)
         if not isinstance(result, tuple) or len(result) != 2:
             raise InvalidArgument(f"reset() returned {result!r:.80}; want (observation, info)")
-        return self.form.flat(result[0])
+        return self._see(result[0])
 
     def step(self, action) -> tuple[np.ndarray, float, float, bool]:
-        """(observation, reward, discount, whether the episode is over)."""
+        """(numbers of the observation, reward, discount, whether the episode is over)."""
         # a copy: the environment may write into it
         action = np.array(action, dtype=self.action_dtype).reshape(self._shape)
         result = self._environment.step(action)
@@ -246,14 +339,14 @@ class Adapter:
             if result.first():
                 raise InvalidArgument("step() began an episode before the last one was over; want "
                                       "a step of type MID or LAST")
-            return (self.form.flat(result.observation), number_of(result.reward, "reward"),
+            return (self._see(result.observation), number_of(result.reward, "reward"),
                     number_of(result.discount, "discount"), bool(result.last()))
         if not isinstance(result, tuple) or len(result) != 5:
             raise InvalidArgument(f"step() returned {result!r:.80}; want (observation, reward, "
                                   "terminated, truncated, info)")
         observation, reward, terminated, truncated, _ = result
         terminated = _flag_of(terminated, "terminated")
-        return (self.form.flat(observation), number_of(reward, "reward"), 0.0 if terminated else 1.0,
+        return (self._see(observation), number_of(reward, "reward"), 0.0 if terminated else 1.0,
                 terminated or _flag_of(truncated, "truncated"))
 
     def close(self) -> None:

@@ -160,8 +160,9 @@ class _Check:
         if (low == high).any():
             self._report.add("note", "actions", f"element {int(np.argmax(low == high))} has one value")
         form = self._adapter.form
-        self._report.add("ok", "observation", f"{form.size} numbers: " + ", ".join(
-            f"{part.name} {part.shape}" for part in form.parts))
+        arrays = [f"{array.name} {array.shape}" for array in (*form.images, *form.parts)]
+        images = f"{len(form.images)} images and " if form.images else ""
+        self._report.add("ok", "observation", f"{images}{form.size} numbers: " + ", ".join(arrays))
         self._recorder = self._adapter._environment = _Recorder(environment)
         return True
 
@@ -265,10 +266,10 @@ class _Check:
         actions = [self._act(0) for _ in range(10)]
 
         def play(seed):
-            seen = [self._adapter.reset(seed)]
+            seen = [self._adapter.reset(seed), self._adapter.pixels]
             for action in actions:
                 observation, reward, _, is_over = self._adapter.step(action)
-                seen += [observation, np.array([reward])]
+                seen += [observation, self._adapter.pixels, np.array([reward])]
                 if is_over:
                     break
             return seen
@@ -279,7 +280,9 @@ class _Check:
         if is_equal:
             self._report.add("ok", "seeds", "the same seed and actions give the same episode")
             return
-        what = ("the first observation" if not np.array_equal(first[0], second[0], equal_nan=True)
+        is_first_equal = all(np.array_equal(a, b, equal_nan=True)
+                             for a, b in zip(first[:2], second[:2], strict=True))
+        what = ("the first observation" if not is_first_equal
                 else "the episode")
         self._report.add("note", "seeds", f"the same seed gives {what} differently: a run cannot be "
                          "repeated, and all its evaluations play other episodes")

@@ -87,6 +87,19 @@ def _join(images: dict, observation) -> np.ndarray:
     return np.concatenate([array.reshape(*batch, -1) for array in arrays.values()], axis=-1)
 
 
+class _Stacks:
+    """The last frames of an episode, the first one for those before it; oldest first."""
+
+    def __init__(self, depth: int):
+        self._depth = depth
+        self._frames: list[list[np.ndarray]] = []
+
+    def push(self, images: list[np.ndarray]) -> list[np.ndarray]:
+        """Adds the newest frame of each image, [H, W, C]; returns the stacks [H, W, C depth]."""
+        self._frames = [*self._frames[1:], images] if self._frames else [images] * self._depth
+        return [np.concatenate(frames, axis=-1) for frames in zip(*self._frames, strict=True)]
+
+
 class Policy:
     """The policy of a run of the workload d4pg, on this machine's processors.
 
@@ -146,31 +159,56 @@ class Policy:
                      numbers [O]; a batch has B in front. A new B compiles a plan. Of a run with
                      task.pixels.state a dictionary of "pixels" and "state" [S], and with several
                      cameras one of "pixels/CAMERA" of each and that "state". Of a run with
-                     make_env an observation of that environment, or its numbers
+                     make_env an observation of that environment, or its numbers; where the run
+                     stacks frames, a dictionary of the stacks of its images and a "state"
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
         """
         if explore is True or not 0.0 <= explore < math.inf:
             raise InvalidArgument(f"explore: got {explore!r}; want the standard deviation of the "
                                   "noise, such as 0.2")
-        state = np.empty(0, np.float32)
-        is_batch = None
         if self._form is not None and self._form.is_own(observation):
-            observation, is_batch = self._form.batch(observation)
-            if not is_batch:
-                observation = observation[0]
-        images = self._core.images
-        names = [*images] or ["pixels"]
+            observation = self._of_environment(observation)
+        return self._act(observation, explore)
+
+    def _of_environment(self, observation, stacks=None):
+        """An observation of the run's own environment, or a batch, in the form of make_env()'s.
+
+        stacks  of its images, for a run that stacks frames
+        """
+        form, images = self._form, self._core.images
+        if form.images and stacks is None and self._core.frame_stack > 1:
+            if isinstance(observation, Mapping) and all(
+                    np.shape(observation.get(name))[-3:] == shape for name, shape in images.items()):
+                return observation  # of stacks already
+            raise InvalidArgument(
+                f"policy: the run stacks {self._core.frame_stack} frames; want a dictionary of stacks "
+                + ", ".join(f'"{name}" {shape}' for name, shape in images.items())
+                + "; hint: evaluate() makes them")
+        numbers, is_batch = form.batch(observation) if form.parts else (None, False)
+        if numbers is not None and not is_batch:
+            numbers = numbers[0]
+        if not form.images:
+            return numbers
+        pixels = form.pixels(observation)
+        named = dict(zip(images, pixels if stacks is None else stacks.push(pixels), strict=True))
         if self._core.state_size > 0:
-            if not isinstance(observation, Mapping) or not {*names, "state"} <= {*observation}:
-                wanted = ", ".join(f'"{name}"' for name in names)
+            named["state"] = numbers
+        return named if len(named) > 1 else next(iter(named.values()))
+
+    def _act(self, observation, explore: float) -> np.ndarray:
+        state = np.empty(0, np.float32)
+        images = self._core.images
+        if self._core.state_size > 0:
+            if not isinstance(observation, Mapping) or not {*images, "state"} <= {*observation}:
+                wanted = ", ".join(f'"{name}"' for name in images)
                 raise InvalidArgument(f'policy: want an observation with {wanted} and "state"; '
                                       "hint: task.pixels.state of the run is true")
             state = _numbers(observation["state"], "the state", np.float32)
-            if not images:
-                observation = observation["pixels"]
-        if images:
+        if len(images) > 1:
             observation = _join(images, observation)
+        elif images and isinstance(observation, Mapping):
+            observation = observation[next(iter(images))]
         array = _numbers(observation, "the observation", self._dtype)
         is_batch = array.ndim == len(self._shape) + 1
         if array.shape[1:] != self._shape if is_batch else array.shape != self._shape:
@@ -228,11 +266,13 @@ class Policy:
         try:
             returns, is_cut = np.zeros(num_episodes), False
             for episode in range(num_episodes):
-                observation, is_over, num_steps = adapter.reset(seed + episode), False, 0
+                adapter.reset(seed + episode)
+                stacks, is_over, num_steps = _Stacks(self._core.frame_stack), False, 0
                 while not is_over and num_steps < max_steps:
-                    action = self.act(observation)
+                    observation = self._of_environment(adapter.newest, stacks)
+                    action = self._act(observation, explore=0.0)
                     for _ in range(self._core.environment["action_repeat"]):
-                        observation, reward, _, is_over = adapter.step(action)
+                        _, reward, _, is_over = adapter.step(action)
                         returns[episode] += reward
                         num_steps += 1
                         if is_over:

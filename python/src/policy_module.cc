@@ -209,19 +209,21 @@ NB_MODULE(_policy, module) {
       .def_prop_ro("step", &Policy::step)
       .def_prop_ro("has_pixels",
                    [](const Policy& p) { return p.task().has_pixels; })
-      .def_prop_ro(
-          "images",
-          [](const Policy& p) {
-            nb::dict shapes;
-            for (const replicant::agents::ImageSpec& image : p.task().images) {
-              nb::list shape;
-              for (const int64_t side : image.shape.dims()) {
-                shape.append(side);
-              }
-              shapes[image.name.c_str()] = nb::tuple(shape);
-            }
-            return shapes;
-          })
+      .def_prop_ro("images",
+                   [](const Policy& p) {
+                     nb::dict shapes;
+                     for (const replicant::agents::ImageSpec& image :
+                          p.task().AllImages()) {
+                       nb::list shape;
+                       for (const int64_t side : image.shape.dims()) {
+                         shape.append(side);
+                       }
+                       shapes[image.name.c_str()] = nb::tuple(shape);
+                     }
+                     return shapes;
+                   })
+      .def_prop_ro("frame_stack",
+                   [](const Policy& p) { return p.task().frame_stack; })
       .def_prop_ro("state_size",
                    [](const Policy& p) { return p.task().state_size; })
       .def_prop_ro("observation_shape",

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,8 +23,9 @@ namespace replicant::python {
 namespace nb = nanobind;
 namespace {
 
-using Numbers =
-    nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Elements =
+    nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Calls `function` with the GIL. `where` starts the message of an exception.
 template <typename Function>
@@ -60,6 +62,7 @@ class PythonEnvironment : public env::Environment {
       throw;
     }
     state_.resize(static_cast<size_t>(observation_spec_.state_size()));
+    frame_.resize(static_cast<size_t>(observation_spec_.frame_size));
   }
 
   ~PythonEnvironment() override { Close(); }
@@ -79,7 +82,10 @@ class PythonEnvironment : public env::Environment {
     const uint64_t seed = random() >> 33;
     step_ = 0;
     ++counters_.episodes;
-    InPython(Where(), [&] { Keep(adapter_.attr("reset")(seed)); });
+    InPython(Where(), [&] {
+      adapter_.attr("reset")(seed);
+      Keep();
+    });
     is_over_ = false;
     Observe(out);
     return {};
@@ -97,7 +103,7 @@ class PythonEnvironment : public env::Environment {
       const auto [observation, reward, discount, is_last] =
           nb::cast<std::tuple<nb::object, double, double, bool>>(
               adapter_.attr("step")(copy));
-      Keep(observation);
+      Keep();
       step.reward = reward;
       step.discount = discount;
       if (is_last) step.step_type = env::StepType::kLast;
@@ -116,6 +122,9 @@ class PythonEnvironment : public env::Environment {
   void Observe(const env::ObservationBuffer& out) override {
     env::CheckBuffer(out, observation_spec_, "Observe");
     if (!out.state.empty()) std::ranges::copy(state_, out.state.begin());
+    for (const std::span<uint8_t> images : {out.pixels, out.frame}) {
+      if (!images.empty()) std::ranges::copy(frame_, images.begin());
+    }
   }
 
   double control_timestep_s() const override { return control_timestep_s_; }
@@ -135,11 +144,18 @@ class PythonEnvironment : public env::Environment {
   void ReadSpecs() {
     InPython(task_, [&] {
       using Array = std::pair<std::string, std::vector<int64_t>>;
-      for (const auto& [name, dims] :
-           nb::cast<std::vector<Array>>(adapter_.attr("observation"))) {
-        observation_spec_.arrays.push_back(
-            {.name = name, .shape = Shape(std::span<const int64_t>(dims))});
+      for (const auto& [attribute, dtype] :
+           {std::pair("observation", DType::kF64),
+            std::pair("images", DType::kU8)}) {
+        for (const auto& [name, dims] :
+             nb::cast<std::vector<Array>>(adapter_.attr(attribute))) {
+          observation_spec_.arrays.push_back(
+              {.name = name,
+               .shape = Shape(std::span<const int64_t>(dims)),
+               .dtype = dtype});
+        }
       }
+      observation_spec_.frame_size = observation_spec_.pixels_size();
       action_spec_.minimum =
           nb::cast<std::vector<double>>(adapter_.attr("minimum"));
       action_spec_.maximum =
@@ -166,15 +182,20 @@ class PythonEnvironment : public env::Environment {
                        counters_.episodes - 1, step_);
   }
 
-  // Takes an observation of the adapter; needs the GIL.
-  void Keep(const nb::object& observation) {
-    const auto array = nb::cast<Numbers>(observation);
-    if (array.size() != state_.size()) {
-      throw InvalidArgument(
-          fmt::format("{}: an observation has {} numbers, but the first had {}",
-                      Where(), array.size(), state_.size()));
-    }
-    std::copy_n(array.data(), array.size(), state_.begin());
+  // Takes the adapter's newest observation; needs the GIL.
+  void Keep() {
+    const auto take = [&](const char* attribute, auto& values) {
+      using T = typename std::remove_reference_t<decltype(values)>::value_type;
+      const auto array = nb::cast<Elements<T>>(adapter_.attr(attribute));
+      if (array.size() != values.size()) {
+        throw InvalidArgument(
+            fmt::format("{}: an observation has {} {}, but the first had {}",
+                        Where(), array.size(), attribute, values.size()));
+      }
+      std::copy_n(array.data(), array.size(), values.begin());
+    };
+    take("numbers", state_);
+    take("pixels", frame_);
   }
 
   const std::string task_;
@@ -184,7 +205,9 @@ class PythonEnvironment : public env::Environment {
   env::ObservationSpec observation_spec_;
   env::ActionSpec action_spec_;
   double control_timestep_s_ = 0.0;
-  std::vector<double> state_;  // the newest observation
+  // the newest observation: its numbers, and its images one after the other
+  std::vector<double> state_;
+  std::vector<uint8_t> frame_;
   bool is_over_ = true;
   int64_t step_ = 0;  // of the episode
   env::EnvironmentCounters counters_;

@@ -121,11 +121,15 @@ def test_the_manuals_observations_are_taken_or_refused(space, seen):
             _adapter.ObservationForm(evaluated(space))
         return
     form = _adapter.ObservationForm(evaluated(space))
-    assert f"{form.size} numbers" in seen
+    assert (f"{form.size} numbers" in seen) == (form.size > 0)
+    assert [f"image {image.dims}" in seen for image in form.images] == ["image" in seen] * len(form.images)
+    assert bool(form.images) == ("image" in seen)
     if isinstance(evaluated(space), gymnasium.Space):
         sample = evaluated(space).sample()
         flat = form.flat(sample)
         assert flat.shape == (form.size,) and flat.dtype == np.float64
+        for pixels, image in zip(form.pixels(sample), form.images, strict=True):
+            assert list(pixels.shape) == image.dims and pixels.dtype == np.uint8
 
 
 @pytest.mark.parametrize("space, taken", rows_of_table("| action |"))
@@ -148,6 +152,43 @@ def test_choices_become_ones_among_zeros():
     with pytest.raises(errors.InvalidArgument, match=r"'door' is 8; its space has the values \[5\] to "
                        r"\[7\]"):
         form.flat({**one, "door": 8})
+
+
+def test_images_and_numbers_of_inner_dictionaries_keep_their_order():
+    spaces = gymnasium.spaces
+    space = spaces.Dict({
+        "arm": spaces.Dict({"wrist": spaces.Box(0, 255, (3, 4, 5), np.uint8),
+                            "joint": spaces.Box(-1, 1, (2,))}),
+        "front": spaces.Box(0, 255, (6, 7, 1), np.uint8), "speed": spaces.Box(-1, 1, ())})
+    adapter = Adapter(Plain(observation_space=space, observation=space.sample()))
+    assert adapter.images == [("arm/wrist", [4, 5, 3]), ("front", [6, 7, 1])]
+    assert adapter.observation == [("arm/joint", [2]), ("speed", [])]
+    numbers = adapter.reset(1)
+    raw = adapter.newest
+    np.testing.assert_array_equal(numbers, [*raw["arm"]["joint"], raw["speed"]])
+    # channels last, one image after the other
+    wrist = np.moveaxis(raw["arm"]["wrist"], 0, 2)
+    np.testing.assert_array_equal(adapter.pixels, np.append(wrist.ravel(), raw["front"].ravel()))
+    # a batch
+    batch = {"arm": {name: np.stack([value] * 3) for name, value in raw["arm"].items()},
+             "front": np.stack([raw["front"]] * 3), "speed": np.stack([raw["speed"]] * 3)}
+    rows, is_batch = adapter.form.batch(batch)
+    assert is_batch and rows.shape == (3, 3)
+    np.testing.assert_array_equal(adapter.form.pixels(batch)[0][2], wrist)
+
+
+@pytest.mark.parametrize("observation, message", [
+    (np.zeros((8, 9, 3), np.uint8), r"'observation' is uint8 \(8, 9, 3\); want uint8 \(8, 8, 3\), as"),
+    (np.zeros((8, 8, 3)), r"'observation' is float64 \(8, 8, 3\); want uint8"),
+    (None, "'observation' is None; want uint8"),
+])
+def test_an_image_of_another_form_is_named(observation, message):
+    space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    adapter = Adapter(Plain(observation_space=space, observation=space.sample()))
+    adapter.reset(1)
+    adapter._environment.observation = observation
+    with pytest.raises(errors.InvalidArgument, match=message):
+        adapter.step([0.0, 0.0])
 
 
 @pytest.mark.parametrize("observation, message", [
