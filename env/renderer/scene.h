@@ -33,6 +33,9 @@ class Scene {
   // next call; it is not const because mjr_render changes the scene it draws.
   mjvScene& Update(const mjModel& model, mjData& data, int camera);
 
+  // What the scene shows; for the next Update().
+  mjvOption& option() { return option_; }
+
  private:
   mjvScene scene_;
   mjvOption option_;

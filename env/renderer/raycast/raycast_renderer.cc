@@ -1,8 +1,14 @@
 #include "env/renderer/raycast/raycast_renderer.h"
 
-#include <utility>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "env/renderer/raycast/depth.h"
 #include "env/renderer/raycast/draw.h"
+#include "env/renderer/raycast/flags.h"
 
 namespace replicant::env {
 
@@ -13,6 +19,12 @@ std::shared_ptr<const raycast::Assets> MakeAssets(const mjModel& model,
                                                   const raycast::Assets* old) {
   auto assets = std::make_shared<raycast::Assets>();
   for (int id = 0; id < model.ntex; ++id) {
+    if (model.tex_adr[id] < 0) {
+      throw UnsupportedScene(fmt::format(
+          "raycast: texture {} is left in its file; hint: compile the model "
+          "with the texture inside",
+          id));
+    }
     // mip maps take long, and textures seldom change
     const auto at = static_cast<size_t>(id);
     assets->textures.push_back(
@@ -33,15 +45,57 @@ std::shared_ptr<const raycast::Assets> MakeAssets(const mjModel& model,
   return assets;
 }
 
+void CheckOutput(int height, int width, size_t channels, size_t size) {
+  CheckImageSize(height, width);
+  const size_t want =
+      channels * static_cast<size_t>(height) * static_cast<size_t>(width);
+  if (size == want) return;
+  throw InvalidArgument(fmt::format(
+      "Renderer: {} numbers given for a picture of {} x {} x {}, which needs "
+      "{}",
+      size, height, width, channels, want));
+}
+
+// What the middle of each pixel sees; see FindNearest().
+struct Nearest {
+  std::vector<float> nearness;
+  std::vector<int32_t> primitive;
+};
+
+Nearest& FindObjects(const mjModel& model, const mjvScene& scene,
+                     const raycast::Assets& assets,
+                     const raycast::Tables& tables, int height, int width,
+                     raycast::Snapshot& snapshot) {
+  // working memory
+  thread_local Nearest nearest;
+  thread_local std::vector<uint8_t> is_shown;
+  raycast::CheckEffects(scene, /*is_lit=*/false);
+  raycast::TakeSnapshot(model, scene, assets, height, width, snapshot);
+  is_shown.resize(snapshot.primitives.size());
+  for (size_t i = 0; i < is_shown.size(); ++i) {
+    // mjv_initGeom() leaves it as it was in memory
+    const int number = scene.geoms[i].segid;
+    is_shown[i] = number >= 0 && number < scene.ngeom ? 1 : 0;
+  }
+  const size_t size = static_cast<size_t>(height) * static_cast<size_t>(width);
+  nearest.nearness.resize(size);
+  nearest.primitive.resize(size);
+  raycast::FindNearest(snapshot, tables, is_shown, nearest.nearness,
+                       nearest.primitive);
+  return nearest;
+}
+
 }  // namespace
 
-RaycastRenderer::RaycastRenderer(const mjModel& model)
-    : RaycastRenderer(model, MakeAssets(model, nullptr)) {}
+RaycastRenderer::RaycastRenderer(const mjModel& model,
+                                 const RaycastRenderer* like)
+    : RaycastRenderer(
+          model,
+          MakeAssets(model, like == nullptr ? nullptr : like->assets_.get())) {}
 
 RaycastRenderer::RaycastRenderer(const mjModel& model,
                                  std::shared_ptr<const raycast::Assets> assets)
-    : scene_(model),
-      tables_(raycast::MakeTables(model.vis.quality.numslices,
+    : tables_(raycast::MakeTables(model.vis.quality.numslices,
                                   model.vis.quality.numstacks,
                                   model.vis.quality.numquads)),
       assets_(std::move(assets)) {}
@@ -53,14 +107,64 @@ std::unique_ptr<Renderer> RaycastRenderer::MakeSibling(
 
 void RaycastRenderer::Render(const mjModel& model, mjData& data, int camera,
                              int height, int width, std::span<uint8_t> rgb) {
+  if (!scene_) scene_ = std::make_unique<Scene>(model);
   CheckImage(height, width, rgb);
-  const mjvScene& scene = scene_.Update(model, data, camera);
+  RenderScene(model, scene_->Update(model, data, camera), height, width, rgb);
+}
+
+void RaycastRenderer::RenderScene(const mjModel& model, const mjvScene& scene,
+                                  int height, int width,
+                                  std::span<uint8_t> rgb) {
+  CheckImage(height, width, rgb);
+  raycast::CheckEffects(scene, /*is_lit=*/true);
   // working memory that keeps nothing from one picture to the next: renderers
   // that take turns on a thread share it, so it stays in the cache
   thread_local raycast::Snapshot snapshot;
   thread_local raycast::Frame frame;
   raycast::TakeSnapshot(model, scene, *assets_, height, width, snapshot);
+  raycast::ApplyFlags(scene, snapshot);
   raycast::Draw(snapshot, tables_, frame, sky_, rgb);
+}
+
+void RaycastRenderer::RenderDepth(const mjModel& model, const mjvScene& scene,
+                                  int height, int width,
+                                  std::span<float> depth) {
+  CheckOutput(height, width, 1, depth.size());
+  thread_local raycast::Snapshot snapshot;
+  const Nearest& nearest =
+      FindObjects(model, scene, *assets_, tables_, height, width, snapshot);
+  // the depth buffer's value with the far plane at 0, as OpenGL has it
+  const double near = snapshot.near_depth;
+  const double far = snapshot.far_depth;
+  const double scale = near / (far - near);
+  // mujoco.Renderer turns it back with coefficients in float32
+  const auto znear =
+      static_cast<float>(double{model.vis.map.znear} * model.stat.extent);
+  const auto zfar =
+      static_cast<float>(double{model.vis.map.zfar} * model.stat.extent);
+  const float c = -0.5f * (-(zfar + znear) / (zfar - znear)) - 0.5f;
+  const float d = -0.5f * (-(2.0f * zfar * znear) / (zfar - znear));
+  std::transform(nearest.nearness.begin(), nearest.nearness.end(),
+                 depth.begin(), [&](float nearness) {
+                   const auto z = static_cast<float>(
+                       std::max(0.0, scale * (far * double{nearness} - 1)));
+                   return static_cast<float>(double{d} / (double{z} + c));
+                 });
+}
+
+void RaycastRenderer::RenderSegmentation(const mjModel& model,
+                                         const mjvScene& scene, int height,
+                                         int width,
+                                         std::span<int32_t> objects) {
+  CheckOutput(height, width, 2, objects.size());
+  thread_local raycast::Snapshot snapshot;
+  const Nearest& nearest =
+      FindObjects(model, scene, *assets_, tables_, height, width, snapshot);
+  for (size_t i = 0; i < nearest.primitive.size(); ++i) {
+    const int32_t geom = nearest.primitive[i];
+    objects[2 * i] = geom < 0 ? -1 : scene.geoms[geom].objid;
+    objects[2 * i + 1] = geom < 0 ? -1 : scene.geoms[geom].objtype;
+  }
 }
 
 void RaycastRenderer::ReloadAssets(const mjModel& model) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "env/renderer/raycast/camera.h"
 #include "env/renderer/scene.h"
 
 namespace replicant::env::raycast {
@@ -51,8 +52,7 @@ Float3 Mirrored(const Float3& v, const Float3& normal) {
 // ------------------------------------------------------------------- camera
 
 void TakeCamera(const mjvScene& scene, Snapshot& s) {
-  const mjvGLCamera camera =
-      mjv_averageCamera(&scene.camera[0], &scene.camera[1]);
+  const mjvGLCamera camera = AverageCamera(scene.camera[0], scene.camera[1]);
   if (camera.orthographic != 0) {
     throw UnsupportedScene(
         "raycast: an orthographic camera cannot be drawn; hint: use the "
