@@ -3,6 +3,7 @@
 replicant.envs    the Control Suite and your own tasks, as Gymnasium and dm_env environments
 replicant.replay  a replay service, its writers and readers
 replicant.data    data sets in and out
+replicant.render  pictures of any MuJoCo model without OpenGL, as mujoco.Renderer draws them
 replicant.Policy  a trained policy
 replicant.train   starts a training; replicant.Run is one
 replicant.errors  the exceptions
@@ -15,13 +16,13 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from replicant import data, envs, errors, replay
+    from replicant import data, envs, errors, render, replay
     from replicant._policy_of_run import Policy
     from replicant._train import Run, train
 
 __version__ = _version("replicant")
 
-_MODULES = ("data", "envs", "errors", "replay")
+_MODULES = ("data", "envs", "errors", "render", "replay")
 _NAMES = {"Policy": "replicant._policy_of_run", "Run": "replicant._train", "train": "replicant._train"}
 __all__ = sorted((*_MODULES, *_NAMES))
 

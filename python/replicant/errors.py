@@ -27,3 +27,7 @@ class DeviceError(Error):
 
 class CommError(Error, ConnectionError):
     """A peer or a message that broke the protocol, or a connection that cannot be made."""
+
+
+class UnsupportedScene(Error):
+    """A scene that the ray caster cannot draw; the message names the reason."""

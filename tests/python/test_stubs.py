@@ -11,7 +11,7 @@ import replicant
 from replicant import _libraries
 
 FOLDER = pathlib.Path(replicant.__file__).parent
-MODULES = ("_envs", "_policy", "_program", "_replay")
+MODULES = ("_envs", "_policy", "_program", "_render", "_replay")
 
 
 def names_of_stub(body, prefix=""):
