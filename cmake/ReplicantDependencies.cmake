@@ -19,6 +19,30 @@ set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
+replicant_find(fmt libfmt-dev)
+replicant_find(hwy libhwy-dev)
+replicant_find(spdlog libspdlog-dev)
+
+# From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
+# MuJoCo's structs change with each minor version, so each version listed was
+# built and compared with recordings (docs/environments.md, "MuJoCo versions").
+if(NOT IS_DIRECTORY "${REPLICANT_VENV}")
+  message(FATAL_ERROR "REPLICANT_VENV: ${REPLICANT_VENV}: no such folder; "
+    "hint: run scripts/setup, or name a Python environment with MuJoCo, oneDNN and dm_control")
+endif()
+set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0)
+find_package(MuJoCo REQUIRED)
+if(NOT MuJoCo_VERSION IN_LIST REPLICANT_MUJOCO_VERSIONS)
+  list(JOIN REPLICANT_MUJOCO_VERSIONS ", " versions)
+  message(FATAL_ERROR "MuJoCo ${MuJoCo_VERSION} in ${MuJoCo_INCLUDE_DIR} is not supported; "
+    "supported: ${versions}; hint: set MuJoCo_ROOT to a supported one")
+endif()
+message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
+
+# of an installed copy, whose user wants no more
+if(REPLICANT_RENDERER_ALONE)
+  return()
+endif()
 if(REPLICANT_FUZZ)
   # fuzzers run no kernel, and clang would need its own OpenMP
   add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED GLOBAL)
@@ -27,14 +51,11 @@ else()
 endif()
 replicant_find(CLI11 libcli11-dev)
 replicant_find(Eigen3 libeigen3-dev)
-replicant_find(fmt libfmt-dev)
-replicant_find(hwy libhwy-dev)
 replicant_find(JPEG libjpeg-dev)
 replicant_find(LZ4 liblz4-dev)
 replicant_find(nlohmann_json nlohmann-json3-dev)
 replicant_find(PNG libpng-dev)
 replicant_find(prometheus-cpp prometheus-cpp-dev)
-replicant_find(spdlog libspdlog-dev)
 replicant_find(Stb libstb-dev)
 replicant_find(TIFF libtiff-dev)
 replicant_find(tinyxml2 libtinyxml2-dev)
@@ -64,22 +85,7 @@ elseif(REPLICANT_TESTS)
   set(REPLICANT_HAS_TESTS ON)
 endif()
 
-# From the wheels in REPLICANT_VENV, or from MuJoCo_ROOT and OneDNN_ROOT.
-# MuJoCo's structs change with each minor version, so each version listed was
-# built and compared with recordings (docs/environments.md, "MuJoCo versions").
-if(NOT IS_DIRECTORY "${REPLICANT_VENV}")
-  message(FATAL_ERROR "REPLICANT_VENV: ${REPLICANT_VENV}: no such folder; "
-    "hint: run scripts/setup, or name a Python environment with MuJoCo, oneDNN and dm_control")
-endif()
-set(REPLICANT_MUJOCO_VERSIONS 3.17.0 4.0.0)
-find_package(MuJoCo REQUIRED)
-if(NOT MuJoCo_VERSION IN_LIST REPLICANT_MUJOCO_VERSIONS)
-  list(JOIN REPLICANT_MUJOCO_VERSIONS ", " versions)
-  message(FATAL_ERROR "MuJoCo ${MuJoCo_VERSION} in ${MuJoCo_INCLUDE_DIR} is not supported; "
-    "supported: ${versions}; hint: set MuJoCo_ROOT to a supported one")
-endif()
 find_package(OneDNN 3.2 REQUIRED)
-message(STATUS "MuJoCo ${MuJoCo_VERSION}: ${MuJoCo_LIBRARY}")
 message(STATUS "oneDNN ${OneDNN_VERSION}: ${OneDNN_LIBRARY}")
 
 # The Control Suite's models, in the dm_control wheel of REPLICANT_VENV.
