@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -124,6 +125,11 @@ MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path) {
 }
 
 MjModelPtr CopyModel(const mjModel& model) {
+  if (auto image = ModelImage::Of(model)) {
+    if (mjModel* shared = image->Copy(model)) {
+      return MjModelPtr(shared, MjModelDeleter{std::move(image)});
+    }
+  }
   MjModelPtr copy(mj_copyModel(nullptr, &model));
   REPLICANT_CHECK(copy != nullptr, "mj_copyModel");
   return copy;

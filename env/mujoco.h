@@ -8,10 +8,16 @@
 #include <memory>
 #include <string>
 
+#include "env/model_image.h"
+
 namespace replicant::env {
 
 struct MjModelDeleter {
-  void operator()(mjModel* model) const { mj_deleteModel(model); }
+  void operator()(mjModel* model) const {
+    image ? ModelImage::Release(model) : mj_deleteModel(model);
+  }
+  // of a copy that shares its memory with others
+  std::shared_ptr<const ModelImage> image;
 };
 struct MjDataDeleter {
   void operator()(mjData* data) const { mj_deleteData(data); }
@@ -40,7 +46,8 @@ MjSpecPtr ParseMjcfText(const std::string& text, const std::string& name);
 // Throws IoError with MuJoCo's message if the model cannot be built.
 MjModelPtr CompileModel(mjSpec& spec, const std::filesystem::path& path);
 
-// Copies a model deeply.
+// Copies a model. Copies of equal models share the memory that they do not
+// change (env/model_image.h).
 MjModelPtr CopyModel(const mjModel& model);
 
 // The simulation state that belongs to `model`, at the model's defaults.
