@@ -99,10 +99,10 @@ CommandResult RunCommand(ProcessOptions options,
 
 // Counts SIGINT, SIGTERM and SIGHUP instead of ending the process. The first
 // one asks for a clean stop, the second one for an immediate end. A SIGHUP that
-// the process ignores, as under nohup, stays ignored. In a process that a Process
-// has started, and in its children, a SIGTERM or SIGHUP of anybody but the
-// starter has no effect: it may have gone to all processes of a job, and the
-// starter knows in which order they end.
+// the process ignores, as under nohup, stays ignored. In a process that a
+// Process has started, and in its children, a SIGTERM or SIGHUP of anybody but
+// the starter has no effect: it may have gone to all processes of a job, and
+// the starter knows in which order they end.
 //
 //   StopSignal stop;
 //   while (stop.count() == 0) Step();
