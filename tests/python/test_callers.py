@@ -99,7 +99,8 @@ def test_values_within_lists_and_dictionaries_are_as_given(tmp_path):
     assert [eval(part) if part.startswith('"') else part
             for part in OPTION.findall(options[1:-1])] == notes
     assert line_of(text, "max_size") == "5000" and line_of(text, "discount") == "0.5"
-    assert float(line_of(text, "learning_rate")) == 1e-05
+    policy = text[text.index("  policy_optimizer:"):]
+    assert float(line_of(policy, "learning_rate")) == 1e-05
     assert float(line_of(text, "v_min")) == -1e5 and line_of(text, "v_max") == "2.5"
 
 
