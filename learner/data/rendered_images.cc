@@ -229,9 +229,10 @@ class Stage {
   std::unique_ptr<env::Renderer> renderer_;
 };
 
-// Throws UnsupportedScene for a domain that cannot be drawn.
+// Throws UnsupportedScene for a domain that is left out.
 Domain LoadDomain(std::string name, const env::TaskDefinition& task) {
   env::MjModelPtr model = env::LoadModel(task, {});
+  if (model->nskin > 0) throw env::UnsupportedScene(name + " has a skin");
   std::vector<int> cameras = OutsideCameras(*model);
   auto renderer =
       env::MakeRenderer(*model, {.kind = env::RendererKind::kRaycast});

@@ -15,8 +15,9 @@ namespace replicant::data {
 // An image is a function of the seed, the split and its index. The splits draw
 // from separate streams and have no image in common. `tasks` gives the domains,
 // in its order: the text before the "-" of a task's name. Domains that the ray
-// caster cannot draw are left out: in the Control Suite that is the dog, which
-// leaves 18 classes.
+// caster cannot draw, and those with a skin, are left out: in the Control Suite
+// that is the dog, which leaves 18 classes, as in runs that began before the
+// ray caster drew skins.
 MakeImageSource RenderedImages(const env::TaskRegistry& tasks);
 
 }  // namespace replicant::data

@@ -108,7 +108,9 @@ class TaskConfig:
 
     def set_reward_sum(self, arg: bool, /) -> None: ...
 
-    def set_pixels(self, arg0: str, arg1: int, arg2: int, arg3: str, arg4: int, /) -> None: ...
+    def set_pixels(
+            self, arg0: Sequence[str], arg1: Sequence[tuple[int, int]], arg2: str, arg3: int,
+            /) -> None: ...
 
 
 class EnvironmentBatch:

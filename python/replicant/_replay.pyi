@@ -51,8 +51,8 @@ class Reader:
     def __init__(
             self, endpoints: Sequence[str], name: str, observation_bytes: int, action_bytes: int,
             frame_bytes: int, table: str, batch_size: int, prefetch: int, decode_threads: int,
-            importance_exponent: float, shares_memory: bool, seed: int, key_file: str,
-            server_key_file: str) -> None: ...
+            importance_exponent: float, shares_memory: bool, frame_store_bytes: int, seed: int,
+            key_file: str, server_key_file: str) -> None: ...
 
     def sample(self, timeout_s: float | None) -> HeldBatch | None: ...
 

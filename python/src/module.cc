@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <exception>
+#include <string_view>
+#include <typeinfo>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -33,7 +35,10 @@ void Translate(const std::exception_ptr& exception, void* /*payload*/) {
   } catch (const CommError& error) {
     Raise("CommError", error);
   } catch (const Error& error) {
-    Raise("Error", error);
+    // any module's translator may be the first, and not every one knows scenes
+    const std::string_view type = typeid(error).name();
+    Raise(type.ends_with("UnsupportedSceneE") ? "UnsupportedScene" : "Error",
+          error);
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <vector>
 
-#include "env/renderer/scene.h"
 #include "python/src/module.h"
 #include "python/src/scene_renderer.h"
 
@@ -17,16 +16,6 @@ using replicant::python::SceneRenderer;
 
 NB_MODULE(_render, module) {
   replicant::python::SetUpModule();
-  nb::register_exception_translator(
-      [](const std::exception_ptr& exception, void* /*payload*/) {
-        try {
-          std::rethrow_exception(exception);
-        } catch (const replicant::env::UnsupportedScene& error) {
-          const nb::object type =
-              nb::module_::import_("replicant.errors").attr("UnsupportedScene");
-          PyErr_SetString(type.ptr(), error.what());
-        }
-      });
   module.attr("MUJOCO_VERSION") = mjVERSION_HEADER;
   nb::enum_<Output>(module, "Output")
       .value("COLOR", Output::kColor)

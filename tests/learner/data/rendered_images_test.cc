@@ -52,7 +52,7 @@ class RenderedImagesTest : public ::testing::Test {
 TEST_F(RenderedImagesTest, ClassesAreDomains) {
   const auto source = Open(Split::kTrain);
   EXPECT_EQ(source->size(), 100);
-  // the ray caster draws no dog
+  // the dog has a skin
   EXPECT_EQ(source->class_names(),
             (std::vector<std::string>{"cartpole", "cheetah", "reacher"}));
   EXPECT_EQ(source->num_classes(), 3);
