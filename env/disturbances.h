@@ -13,9 +13,13 @@
 namespace replicant::env {
 
 // Section `task.disturbances`: what separates a real robot from its simulation.
-// Times are steps of the agent. The names and the behaviour are the
-// Real-World RL Suite's (arXiv:2003.11881, challenges 1, 2 and 7); forces are
-// ours.
+// Times are steps of the agent. After the Real-World RL Suite
+// (arXiv:2003.11881).
+//
+// Differs from its program (realworldrl_suite, realworld_env.py): an action is
+// repeated, noised and delayed in this order, not in the reverse one; its
+// `actions_steps` of a repetition count the first step, too; a number is stuck
+// before it is dropped; failures end with the episode. Forces are ours.
 struct DisturbanceConfig {
   // An action acts, and an observation or a reward arrives, so many steps late.
   // The first action of an episode acts until the second arrives; the first
