@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -302,9 +301,6 @@ std::atomic<int> stop_fd{-1};
 std::atomic<int> first_stop{0};
 // 0: none
 std::atomic<pid_t> stop_parent{0};
-// Handlers run here: on the stack of a learner's thread the frame of a signal
-// overwrites data of a training step, and corrupts the heap.
-alignas(16) std::array<char, 1 << 16> stop_stack;
 
 // A batch system, a service manager or a drained host sends SIGTERM to all
 // processes of a run at once. Its launcher alone knows in which order they end.
@@ -333,7 +329,6 @@ struct StopSignal::OldHandlers {
   struct sigaction interrupt;
   struct sigaction terminate;
   struct sigaction hang_up;
-  stack_t stack;
 };
 
 StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
@@ -343,15 +338,10 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   stop_fd.store(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   REPLICANT_CHECK(stop_fd.load() >= 0, "eventfd: {}", std::strerror(errno));
 
-  // of this thread, which the kernel prefers if it is the first one
-  stack_t stack{};
-  stack.ss_sp = stop_stack.data();
-  stack.ss_size = stop_stack.size();
-  ::sigaltstack(&stack, &old_handlers_->stack);
   const char* const parent = std::getenv(kParentVariable);
   stop_parent.store(parent == nullptr ? 0 : std::atoi(parent));
   struct sigaction action {};
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  action.sa_flags = SA_SIGINFO;
   action.sa_sigaction = &CountStop;
   ::sigemptyset(&action.sa_mask);
   // no SA_RESTART: a blocking call returns EINTR, so its caller can check
@@ -370,7 +360,6 @@ StopSignal::~StopSignal() {
   ::sigaction(SIGINT, &old_handlers_->interrupt, nullptr);
   ::sigaction(SIGTERM, &old_handlers_->terminate, nullptr);
   ::sigaction(SIGHUP, &old_handlers_->hang_up, nullptr);
-  ::sigaltstack(&old_handlers_->stack, nullptr);
   ::close(stop_fd.exchange(-1));
 }
 

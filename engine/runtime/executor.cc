@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "base/blocked_signals.h"
 #include "base/check.h"
 #include "engine/graph/ops/optimizer.h"
 #include "engine/graph/ops/shape_ops.h"
@@ -157,6 +158,7 @@ class Executor::Impl {
   }
 
   void Start() {
+    const BlockedSignals blocked;
     SendInputs();
     are_inputs_sent_ = false;
     is_running_ = true;

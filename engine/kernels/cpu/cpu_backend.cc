@@ -11,7 +11,7 @@
 #include "engine/kernels/cpu/cpu_kernels.h"
 #include "engine/kernels/cpu/primitive.h"
 #include "engine/kernels/cpu/shared_packs.h"
-#include "engine/kernels/cpu/subnormals.h"
+#include "engine/kernels/cpu/team_settings.h"
 #include "engine/kernels/cpu/tile_program.h"
 
 namespace replicant::kernels {
@@ -124,7 +124,7 @@ class TeamKernel : public Kernel {
     if (omp_get_max_threads() != num_threads_) {
       omp_set_num_threads(num_threads_);
     }
-    const FlushSubnormals flush(num_threads_);
+    const TeamSettings settings(num_threads_);
     kernel_->Launch(stream);
   }
 

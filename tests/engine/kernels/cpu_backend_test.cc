@@ -3,11 +3,17 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -159,6 +165,81 @@ TEST_P(CpuPlanTest, ResidentMemoryIsFlat) {
   for (int i = 10; i < 1000; ++i) step.Run();
   // a leak of 100 bytes a run would be seen
   EXPECT_LE(ResidentBytes() - before, 100'000);
+}
+
+// Where an alarm found the stack pointer of the test's thread.
+struct {
+  const char* begin;
+  const char* end;
+  int num_inside;
+  int num_elsewhere;
+} stack_of_test;
+
+// On a stack of its own, so that a failing test overwrites nothing.
+void FindStackPointer(int /*signal*/, siginfo_t* /*info*/, void* context) {
+  const char* const pointer = reinterpret_cast<const char*>(
+      static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
+  if (pointer >= stack_of_test.begin && pointer < stack_of_test.end) {
+    ++stack_of_test.num_inside;
+  } else {
+    ++stack_of_test.num_elsewhere;
+  }
+}
+
+// The threads of this process that may take an alarm, by
+// /proc/self/task/THREAD/status.
+int NumThreadsWithAlarms() {
+  int count = 0;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(thread.path() / "status");
+    std::string word;
+    while (file >> word && word != "SigBlk:") {
+    }
+    uint64_t blocked = 0;
+    file >> std::hex >> blocked;
+    if ((blocked >> (SIGALRM - 1) & 1) == 0) ++count;
+  }
+  return count;
+}
+
+// oneDNN's products move the stack pointer to the heap.
+TEST_P(CpuPlanTest, SignalsWaitForTheEndOfARun) {
+  pthread_attr_t attributes;
+  void* base = nullptr;
+  size_t size = 0;
+  ASSERT_EQ(::pthread_getattr_np(::pthread_self(), &attributes), 0);
+  ASSERT_EQ(::pthread_attr_getstack(&attributes, &base, &size), 0);
+  ::pthread_attr_destroy(&attributes);
+  stack_of_test = {static_cast<char*>(base), static_cast<char*>(base) + size, 0,
+                   0};
+  std::vector<char> handler_stack(1 << 16);
+  const stack_t stack{.ss_sp = handler_stack.data(),
+                      .ss_flags = 0,
+                      .ss_size = handler_stack.size()};
+  ASSERT_EQ(::sigaltstack(&stack, nullptr), 0);
+  struct sigaction action {};
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  action.sa_sigaction = &FindStackPointer;
+  ASSERT_EQ(::sigaction(SIGALRM, &action, nullptr), 0);
+
+  TrainingStep step(GetParam());
+  step.Run();
+  const itimerval often{{0, 100}, {0, 100}};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  for (int i = 0; i < 60; ++i) step.Run();
+  const itimerval never{};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
+  ::signal(SIGALRM, SIG_DFL);
+  const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+  ::sigaltstack(&none, nullptr);
+  EXPECT_GT(stack_of_test.num_inside, 0);
+  EXPECT_EQ(stack_of_test.num_elsewhere, 0);
+
+#ifndef __SANITIZE_THREAD__  // it has a thread that may
+  // this one
+  EXPECT_EQ(NumThreadsWithAlarms(), 1);
+#endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, CpuPlanTest, ::testing::Values(1, 2));

@@ -6,13 +6,14 @@ namespace replicant::kernels::cpu {
 // and, from then on, on the thread's OpenMP team, while the object lives.
 // Processors are a hundred times slower on such numbers, and training produces
 // them: an optimizer's moments of a weight without gradients decay until they
-// are subnormal, and stay so.
-class FlushSubnormals {
+// are subnormal, and stay so. The team's other threads block signals, too
+// (base/blocked_signals.h); its own thread does in Executor::Start().
+class TeamSettings {
  public:
-  explicit FlushSubnormals(int num_threads);
-  ~FlushSubnormals();
-  FlushSubnormals(const FlushSubnormals&) = delete;
-  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
+  explicit TeamSettings(int num_threads);
+  ~TeamSettings();
+  TeamSettings(const TeamSettings&) = delete;
+  TeamSettings& operator=(const TeamSettings&) = delete;
 
  private:
   unsigned control_;  // the thread's previous floating-point settings

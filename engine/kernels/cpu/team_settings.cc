@@ -1,9 +1,10 @@
-#include "engine/kernels/cpu/subnormals.h"
+#include "engine/kernels/cpu/team_settings.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
+#include "base/blocked_signals.h"
 #include "base/parallel.h"
 
 namespace replicant::kernels::cpu {
@@ -27,16 +28,18 @@ void SetControl(unsigned /*control*/) {}
 
 }  // namespace
 
-FlushSubnormals::FlushSubnormals(int num_threads) : control_(Control()) {
+TeamSettings::TeamSettings(int num_threads) : control_(Control()) {
   SetControl(control_ | kFlush);
   // Threads keep their settings between parallel regions.
   thread_local int team = 1;
   if (num_threads <= team) return;
-  ParallelFor(num_threads, num_threads,
-              [](int, int64_t, int64_t) { SetControl(Control() | kFlush); });
+  ParallelFor(num_threads, num_threads, [](int, int64_t, int64_t) {
+    SetControl(Control() | kFlush);
+    if (omp_get_thread_num() != 0) BlockSignals();
+  });
   team = num_threads;
 }
 
-FlushSubnormals::~FlushSubnormals() { SetControl(control_); }
+TeamSettings::~TeamSettings() { SetControl(control_); }
 
 }  // namespace replicant::kernels::cpu
