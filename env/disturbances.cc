@@ -1,13 +1,13 @@
 #include "env/disturbances.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/error.h"
+#include "env/name_pattern.h"
 
 namespace replicant::env {
 namespace {
@@ -32,10 +32,7 @@ std::vector<int> BodiesOf(const Physics& physics, const std::string& pattern) {
   for (int body = 1; body < model.nbody; ++body) {
     const char* name = mj_id2name(&model, mjOBJ_BODY, body);
     if (name != nullptr) names.emplace_back(name);
-    if (pattern == "*" ||
-        (name != nullptr && fnmatch(pattern.c_str(), name, 0) == 0)) {
-      bodies.push_back(body);
-    }
+    if (MatchesPattern(pattern, name)) bodies.push_back(body);
   }
   if (bodies.empty()) {
     throw InvalidArgument(fmt::format(

@@ -1,7 +1,6 @@
 #include "env/model_randomization.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "env/model_fields.h"
+#include "env/name_pattern.h"
 
 namespace replicant::env {
 namespace {
@@ -90,11 +90,6 @@ std::string NameOfRow(const mjModel& model, const ObjectKind& kind,
   return name == nullptr ? "" : name;
 }
 
-bool Matches(const std::string& pattern, const std::string& name) {
-  return pattern == "*" ||
-         (!name.empty() && fnmatch(pattern.c_str(), name.c_str(), 0) == 0);
-}
-
 // Rows of `field` whose objects match `pattern`.
 std::vector<int64_t> RowsOf(const mjModel& model, const std::string& field,
                             int64_t num_rows, const std::string& pattern,
@@ -114,7 +109,7 @@ std::vector<int64_t> RowsOf(const mjModel& model, const std::string& field,
   std::vector<std::string> names;
   for (int64_t row = 0; row < num_rows; ++row) {
     names.push_back(NameOfRow(model, *kind, row));
-    if (Matches(pattern, names.back())) rows.push_back(row);
+    if (MatchesPattern(pattern, names.back().c_str())) rows.push_back(row);
   }
   if (rows.empty()) {
     std::erase(names, "");
