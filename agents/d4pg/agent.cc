@@ -6,6 +6,7 @@
 #include "agents/d4pg/networks.h"
 #include "agents/d4pg/policy.h"
 #include "agents/d4pg/update.h"
+#include "agents/observation_normalizer.h"
 #include "base/error.h"
 
 namespace replicant::agents::d4pg {
@@ -17,6 +18,9 @@ class D4pgAgent : public Agent {
 
   void Check(const LearningSpec& spec) const override {
     CheckSpec(config_.networks, spec);
+    if (config_.observations.is_normalized()) {
+      ObservationNormalizer::Check(spec.task);
+    }
     if (config_.representation.horizon != spec.window) {
       throw ConfigError(
           fmt::format("agent.representation.horizon: {}, but the table's "
@@ -29,7 +33,7 @@ class D4pgAgent : public Agent {
 
   Output BuildPolicy(Graph& graph, const TaskSpec& task,
                      const PolicyOptions& options) const override {
-    return d4pg::BuildPolicy(graph, config_.networks, {.task = task}, options);
+    return d4pg::BuildPolicy(graph, config_, {.task = task}, options);
   }
 
   AgentUpdate BuildUpdate(nn::ReplicaContext& replica, const LearningSpec& spec,
@@ -59,11 +63,14 @@ class D4pgAgent : public Agent {
   std::optional<Misfit> FindMisfit(
       const LearningSpec& spec, std::span<const float> reward,
       std::span<const float> discount) const override {
+    if (config_.distribution.range == Range::kRunning) return std::nullopt;
     return FindClipped(SupportOf(spec), reward, discount);
   }
 
   bool IsOfPolicy(std::string_view variable) const override {
-    return variable.starts_with("encoder/") || variable.starts_with("policy/");
+    return variable.starts_with("encoder/") ||
+           variable.starts_with("policy/") ||
+           ObservationNormalizer::IsOfPolicy(variable);
   }
 
  private:

@@ -118,11 +118,28 @@ DistributionConfig DistributionConfig::Read(config::Reader& reader) {
   DistributionConfig c;
   reader.Field("num_atoms", &c.num_atoms, {2, 1001},
                "number of atoms: values that a return can take");
+  reader.Field("range", &c.range,
+               {{"fixed", Range::kFixed}, {"running", Range::kRunning}},
+               "range of the atoms. fixed: v_min to v_max; running: found from "
+               "the rewards so far, for rewards of any size");
+  reader.Field("range_deviations", &c.range_deviations, {0.1, 1000.0},
+               "running: length of the range on each side of 0, in root mean "
+               "squares of the returns that rewards would give if they lasted");
+  reader.Field("range_updates", &c.range_updates, {1, 1'000'000'000},
+               "running: updates that these squares are averaged over, at "
+               "most");
   reader.Field("v_min", &c.v_min, {-1e6, 1e6},
                "lowest atom; null: 0, because rewards are in [0, 1]");
   reader.Field("v_max", &c.v_max, {-1e6, 1e6},
                "highest atom; null: largest reward of an agent step / (1 - "
                "discount)");
+  if (c.range == Range::kRunning && (c.v_min || c.v_max)) {
+    reader.Error("range",
+                 fmt::format("running finds v_min and v_max itself, but {} is "
+                             "given; want null",
+                             c.v_min ? fmt::format("v_min {}", *c.v_min)
+                                     : fmt::format("v_max {}", *c.v_max)));
+  }
   return c;
 }
 
@@ -199,6 +216,8 @@ OptimizerConfig OptimizerConfig::Read(config::Reader& reader) {
 
 D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   D4pgConfig c;
+  reader.Section("observations", &c.observations,
+                 "how observations reach the networks");
   reader.Section("networks", &c.networks,
                  "sizes and initial values of the networks");
   reader.Section("distribution", &c.distribution,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agents/observation_normalizer.h"
 #include "base/config/reader.h"
 
 // Configuration of a D4PG agent (arXiv:1804.08617): section `agent` of a run,
@@ -68,8 +69,14 @@ struct NetworkConfig {
   static NetworkConfig Read(config::Reader& reader);
 };
 
+enum class Range { kFixed, kRunning };
+
 struct DistributionConfig {
   int64_t num_atoms = 51;
+  Range range = Range::kFixed;
+  // kRunning (agents/d4pg/return_range.h)
+  double range_deviations = 3.0;
+  int64_t range_updates = 10'000;
   // none: MakeSupport() computes the range of returns
   std::optional<double> v_min;
   std::optional<double> v_max;
@@ -115,6 +122,7 @@ struct RepresentationConfig {
 };
 
 struct D4pgConfig {
+  ObservationsConfig observations;
   NetworkConfig networks;
   DistributionConfig distribution;
   TargetConfig target;

@@ -18,8 +18,6 @@ namespace {
 
 // Accepts a bound that the user rounded to a few digits.
 constexpr double kTolerance = 1e-3;
-// Of 1 - discount: bounds the return of endless rewards.
-constexpr double kSmallestRest = 1e-6;
 
 // The atoms z, [K].
 graph::Output Atoms(graph::Graph& graph, const Support& support, DType dtype) {
@@ -48,6 +46,7 @@ Support MakeSupport(const DistributionConfig& config, double discount,
         "have no bound otherwise",
         discount));
   }
+  if (config.range == Range::kRunning) largest_reward = 1.0;
   const double largest_return = largest_reward / (1.0 - discount);
   const Support support{.v_min = config.v_min.value_or(0.0),
                         .v_max = config.v_max.value_or(largest_return),
@@ -98,7 +97,8 @@ std::optional<Misfit> FindClipped(const Support& support,
       .why = fmt::format(
           "the rewards seen, if they last, give returns from {:.4g} to {:.4g}; "
           "targets outside agent.distribution's v_min {:.4g} and v_max {:.4g} "
-          "are clipped; hint: set agent.distribution.{}",
+          "are clipped; hint: set agent.distribution.range: running, or "
+          "agent.distribution.{}",
           lowest, highest, support.v_min, support.v_max,
           fmt::join(bounds, " and agent.distribution.")),
       .size = std::max(below, above)};

@@ -11,6 +11,10 @@
 // The critic's distribution over returns, on fixed atoms.
 namespace replicant::agents::d4pg {
 
+// Smallest 1 - discount by which a reward is divided: bounds the return of
+// endless rewards.
+inline constexpr double kSmallestRest = 1e-6;
+
 // Atoms z[k] = v_min + k * (v_max - v_min) / (num_atoms - 1).
 struct Support {
   double v_min = 0.0;
@@ -25,7 +29,8 @@ struct Support {
 //
 // with `discount` per agent step in [0, 1). For the Control Suite,
 // largest_reward is 1 if an action repeat averages rewards, and the action
-// repeat if it sums them. This range is the default support.
+// repeat if it sums them. This range is the default support. With a running
+// range (agents/d4pg/return_range.h) it is [0, 1 / (1 - discount)].
 //
 // Throws ConfigError, with the reason, if v_min or v_max cut the range although
 // the rewards are known to lie in it (`is_range_known`): returns beyond the

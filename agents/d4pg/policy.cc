@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "agents/images.h"
+#include "agents/observation_normalizer.h"
 #include "agents/transition_batch.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/random.h"
@@ -10,12 +11,13 @@
 
 namespace replicant::agents::d4pg {
 
-Output BuildPolicy(Graph& graph, const NetworkConfig& config,
+Output BuildPolicy(Graph& graph, const D4pgConfig& config,
                    const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
-  const Encoder encoder(graph, config, spec);
-  const PolicyNetwork policy(graph, config, spec, encoder.feature_size());
+  const Encoder encoder(graph, config.networks, spec);
+  const PolicyNetwork policy(graph, config.networks, spec,
+                             encoder.feature_size());
   const int64_t count = options.num_environments;
   std::vector<Output> images;
   if (options.has_named_images && !spec.task.images.empty()) {
@@ -29,6 +31,12 @@ Output BuildPolicy(Graph& graph, const NetworkConfig& config,
   if (spec.task.state_size > 0) {
     state =
         graph.Input("state", spec.dtype, Shape({count, spec.task.state_size}));
+  }
+  if (config.observations.is_normalized()) {
+    const ObservationNormalizer normalize(graph, spec.task, spec.dtype,
+                                          config.observations);
+    Output& numbers = spec.task.has_pixels ? state : images.at(0);
+    numbers = normalize(numbers);
   }
   const Output mean =
       graph::Cast(policy(encoder(images, state)).action, DType::kF32);

@@ -16,9 +16,10 @@ namespace replicant::agents::d4pg {
 // "noise_scale" f32 [E] (0 for the mean action) and "step" i64 [], which keys
 // the noise and must differ between runs.
 //
-// Variables have the names of the learner's encoder and policy.
-// Throws what CheckSpec() throws.
-Output BuildPolicy(Graph& graph, const NetworkConfig& config,
+// Inputs are raw: the graph normalizes them if the configuration wants it.
+// Variables have the names of the learner's.
+// Throws what CheckSpec() and ObservationNormalizer::Check() throw.
+Output BuildPolicy(Graph& graph, const D4pgConfig& config,
                    const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site = CallSite::Here());
 

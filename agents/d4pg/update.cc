@@ -4,7 +4,9 @@
 
 #include "agents/d4pg/losses.h"
 #include "agents/d4pg/representation.h"
+#include "agents/d4pg/return_range.h"
 #include "agents/images.h"
+#include "agents/observation_normalizer.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/image.h"
 #include "engine/graph/ops/losses.h"
@@ -318,6 +320,11 @@ void AddAdam(nn::ReplicaContext& replica, const std::string& network,
   }
 }
 
+template <typename T>
+void Append(const std::vector<T>& from, std::vector<T>* to) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
 Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
                        const AllNetworks& networks,
                        const nn::StepCounter& step) {
@@ -346,6 +353,16 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
   const nn::StepCounter step = nn::AddStepCounter(graph, "step");
   Update update;
   TransitionBatch shifted = batch;
+  std::optional<ObservationNormalizer> normalizer;
+  if (config.observations.is_normalized()) {
+    normalizer.emplace(graph, spec.task, spec.dtype, config.observations);
+    shifted = (*normalizer)(shifted);
+  }
+  std::optional<ReturnRange> range;
+  if (config.distribution.range == Range::kRunning) {
+    range.emplace(graph, config.distribution, spec);
+    shifted.reward = range->ToAtoms(batch.reward, batch.discount);
+  }
   if (config.random_shift > 0) {
     const TaskSpec& task = spec.task;
     const auto num_images = static_cast<int64_t>(task.AllImages().size());
@@ -377,6 +394,19 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
           &update);
   update.updates.push_back(
       AddTargetUpdate(graph, config.target, networks, step));
+  if (normalizer) {
+    Append(normalizer->Update(replica, batch, step.value), &update.updates);
+  }
+  if (range) {
+    Append(range->Update(replica, batch, step.value,
+                         config.distribution.range_updates),
+           &update.updates);
+    Append(range->Scalars(), &update.scalars);
+    update.value = range->ToReturns(update.value);
+    for (auto& [name, values] : update.row_diagnostics) {
+      if (name == "td_error") values = range->ToDifferences(values);
+    }
+  }
   update.updates.push_back(step.advance);
   return update;
 }

@@ -19,7 +19,8 @@ struct Update {
   Output policy_loss;  // []
   Output priority;     // [B]: new priorities of the sampled items
   Output value;        // [B]: expected return of the sampled actions
-  // For the curves. Of rows, [B] each: "td_error" and "target_entropy"
+  // For the curves; value and td_error are in the task's rewards, also with a
+  // running range. Of rows, [B] each: "td_error" and "target_entropy"
   // (CriticLossResult), and "policy_saturation", the share of actions that the
   // policy chooses beyond 0.99 of their range.
   std::vector<std::pair<std::string, Output>> row_diagnostics;
@@ -66,6 +67,10 @@ struct Update {
 //   o'. The critic reads stop(z_sa) in place of h and action, everywhere with
 //   the z_sa of its own networks, online or target; it does not train the
 //   encoder
+// - with agent.observations.normalize: running, the numbers of all observations
+//   are normalized first (agents/observation_normalizer.h), with a running
+//   range rewards are mapped to the atoms (agents/d4pg/return_range.h); both
+//   follow their statistics at the end of the update
 // - both losses use the parameters from before the update, as in Acme's learner
 // - Adam with decoupled weight decay for each, then the targets follow the new
 // parameters

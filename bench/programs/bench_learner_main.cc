@@ -184,10 +184,9 @@ probe::StepGraph BuildCase(const Case& c) {
   probe::StepGraph policy;
   policy.graph = std::make_unique<graph::Graph>();
   policy.outputs = {
-      {"action",
-       agents::d4pg::BuildPolicy(
-           *policy.graph, config.agent.networks, config.Spec(DType::kF32),
-           {.num_environments = c.batch, .has_noise = false})}};
+      {"action", agents::d4pg::BuildPolicy(
+                     *policy.graph, config.agent, config.Spec(DType::kF32),
+                     {.num_environments = c.batch, .has_noise = false})}};
   return policy;
 }
 

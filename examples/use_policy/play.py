@@ -26,7 +26,8 @@ class Policy:
 
     Layers 0 and 1 are a linear map and a layer norm, then tanh. Layers 3, 5,
     ... are linear maps, all but the last with the network's activation. The
-    action is the tanh of the last one.
+    action is the tanh of the last one. With agent.observations.normalize: running the numbers of
+    the state are normalized first.
     """
 
     def __init__(self, run):
@@ -42,6 +43,11 @@ class Policy:
         }
         if "encoder/convnet/0/weight" in variables:
             raise SystemExit(f"{run}: a policy from pixels; this example plays state policies")
+        self.normalization = None
+        if "observations/mean" in variables:
+            floor, clip = (float(setting(run, "agent", key)) for key in ("min_deviation", "clip"))
+            deviation = np.maximum(np.sqrt(variables["observations/variance"]), np.float32(floor))
+            self.normalization = variables["observations/mean"], deviation, clip
         self.activation = {
             "relu": lambda x: np.maximum(x, 0.0),
             "elu": lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
@@ -51,6 +57,9 @@ class Policy:
         return self.layers[f"{index}/weight"] @ x + self.layers[f"{index}/bias"]
 
     def __call__(self, observation):
+        if self.normalization is not None:
+            mean, deviation, clip = self.normalization
+            observation = np.clip((observation - mean) / deviation, -clip, clip)
         x = self.linear(0, observation)
         x = (x - x.mean()) / np.sqrt(x.var() + 1e-5)
         x = np.tanh(self.layers["1/weight"] * x + self.layers["1/bias"])

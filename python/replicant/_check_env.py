@@ -243,7 +243,8 @@ class _Check:
         if low < 0 or high > 1:
             rest = 1 - _DISCOUNT
             add("note", "rewards", f"from {low:.4g} to {high:.4g}, not in [0, 1]: set "
-                f"agent.distribution.v_min and v_max, for the discount {_DISCOUNT} of a step to at "
+                "agent.distribution.range: running, or v_min and v_max there, for the "
+                f"discount {_DISCOUNT} of a step to at "
                 f"most {min(low, 0) / rest:.4g} and at least {max(high, 0) / rest:.4g}, or less if "
                 "episodes are short")
         elif low <= high:

@@ -186,7 +186,7 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
                train in instead of the configuration's task. Every actor and the evaluator import
                it from its file or module and call it; or its name, "FILE.py:NAME". Observations
                are numbers, actions have bounds. Rewards outside [0, 1] need
-               agent.distribution.v_min and v_max
+               agent.distribution.range: running, or v_min and v_max there
     """
     path = pathlib.Path(folder).resolve()
     file, settings = _recipes.find(config)

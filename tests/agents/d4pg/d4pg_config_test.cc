@@ -55,6 +55,12 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
             }),
             "agent.yaml:4:15: networks.encoder.channels: want as many channels "
             "as kernels and strides, got 2, 1 and 2");
+  EXPECT_EQ(MessageOf([] { Load("distribution: {range: running, v_max: 9}"); }),
+            "agent.yaml:1:23: distribution.range: running finds v_min and "
+            "v_max itself, but v_max 9 is given; want null");
+  EXPECT_EQ(MessageOf([] { Load("observations: {clip: 0}"); }),
+            "agent.yaml:1:22: observations.clip: 0 is outside [0.1, 1000000] "
+            "(largest size of a normalized number)");
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
             "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
             "(number of atoms: values that a return can take)");

@@ -67,11 +67,13 @@ TEST(FindClippedTest, NamesTheBoundsThatRewardsNeed) {
   EXPECT_EQ(why(-2.0F, 0.5F),
             "the rewards seen, if they last, give returns from -4 to 50; "
             "targets outside agent.distribution's v_min 0 and v_max 100 are "
-            "clipped; hint: set agent.distribution.v_min <= -4");
+            "clipped; hint: set agent.distribution.range: running, or "
+            "agent.distribution.v_min <= -4");
   EXPECT_EQ(why(100.0F, 0.5F),
             "the rewards seen, if they last, give returns from 0 to 200; "
             "targets outside agent.distribution's v_min 0 and v_max 100 are "
-            "clipped; hint: set agent.distribution.v_max >= 200");
+            "clipped; hint: set agent.distribution.range: running, or "
+            "agent.distribution.v_max >= 200");
 }
 
 TEST(FindClippedTest, MeasuresTheDistanceInLengthsOfTheRange) {

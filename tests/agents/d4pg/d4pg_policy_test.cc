@@ -14,7 +14,7 @@ using V = std::vector<double>;
 constexpr int64_t kEnvironments = 64;
 constexpr int64_t kActions = 3;
 
-const NetworkConfig kConfig = {.policy_hidden_sizes = {8, 8}};
+const D4pgConfig kConfig = {.networks = {.policy_hidden_sizes = {8, 8}}};
 const LearningSpec kSpec = testing::LearningSpecOf(Shape({4}), kActions);
 
 // Actions on random observations.

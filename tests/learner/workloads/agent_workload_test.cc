@@ -302,9 +302,9 @@ TEST(AgentWorkloadTest, WarnsAgainOfReturnsFurtherOutside) {
   EXPECT_EQ(num_warnings(-6.0F), 1U);
   EXPECT_EQ(num_warnings(20.0F), 2U);
   EXPECT_THAT(lines.lines()[0],
-              EndsWith("hint: set agent.distribution.v_min <= -5"));
+              EndsWith("running, or agent.distribution.v_min <= -5"));
   EXPECT_THAT(lines.lines()[1],
-              EndsWith("hint: set agent.distribution.v_max >= 20"));
+              EndsWith("running, or agent.distribution.v_max >= 20"));
 }
 
 TEST(AgentWorkloadTest, RefusesABatchOfAnotherSize) {

@@ -46,6 +46,14 @@ inline D4pgCase StateCase(DType dtype) {
   return c;
 }
 
+// As StateCase(), with running statistics of observations and returns.
+inline D4pgCase StatisticsCase(DType dtype) {
+  D4pgCase c = StateCase(dtype);
+  c.agent.observations.normalize = agents::Normalization::kRunning;
+  c.agent.distribution.range = agents::d4pg::Range::kRunning;
+  return c;
+}
+
 inline D4pgCase PixelCase(DType dtype) {
   D4pgCase c = StateCase(dtype);
   c.agent.networks.encoder.kind = agents::d4pg::EncoderKind::kCustom;

@@ -108,6 +108,8 @@ TEST(ModelExportTest, PolicyFromTwoCamerasAndState) {
   D4pgOptions options;
   options.agent.networks.encoder.kind = agents::d4pg::EncoderKind::kLight;
   options.agent.networks.policy_last_layer_scale = 1.0;
+  // a model takes raw numbers
+  options.agent.observations.normalize = agents::Normalization::kRunning;
   const Shape side({36, 40, 9}), back({20, 20, 9});
   options.spec.task = {
       .has_pixels = true,

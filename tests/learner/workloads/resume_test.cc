@@ -48,6 +48,9 @@ D4pgOptions Options() {
   options.agent.networks.policy_hidden_sizes = {8};
   options.agent.networks.critic_hidden_sizes = {8};
   options.agent.distribution.num_atoms = 11;
+  // a resumed run goes on from their statistics
+  options.agent.distribution.range = agents::d4pg::Range::kRunning;
+  options.agent.observations.normalize = agents::Normalization::kRunning;
   options.spec.task = {.observation = Shape({2}),
                        .action_minimum = {-1.0},
                        .action_maximum = {1.0}};
