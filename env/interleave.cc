@@ -1,14 +1,15 @@
-// Frames are interleaved five pixels at a time: 15 of the 16 bytes of a vector
-// from each frame. Five pixels of K frames are 15 K bytes of the image, in
-// ceil(15 K / 16) vectors. One byte shuffle per frame moves the frame's bytes
-// into their places in such a vector and leaves zeros elsewhere; the vector is
-// the OR of its K shuffled frames. The shuffles are the same for every five
-// pixels: a table computed at compile time, which stays in registers for few
-// frames. The last vector reaches into the next five pixels, which overwrite
-// it; so the end of the image is copied pixel by pixel.
+// Frames are interleaved 16 pixels at a time: 48 K bytes of the image, which
+// are 3 K whole vectors. A vector of the image holds parts of at most five
+// successive pixels, so of each frame one vector has all its bytes. One byte
+// shuffle per frame moves them into their places and leaves zeros elsewhere;
+// the vector of the image is the OR of its K shuffled frames. The shuffles are
+// the same for every 16 pixels: a table computed at compile time. Whole
+// vectors, each written once, may go past the caches. The end of the image is
+// copied pixel by pixel, since a vector of a frame is read beyond its pixels.
 #include "env/interleave.h"
 
 #include <fmt/format.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -24,18 +25,26 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kVectorBytes = 16;
-constexpr size_t kGroupPixels = 5;
+constexpr size_t kGroupPixels = 16;
+// Pixels that a frame's vector holds, in part.
+constexpr size_t kVectorPixels = 6;
 constexpr hn::FixedTag<uint8_t, kVectorBytes> kTag{};
+// Frames lie in gigabytes, and the processor fetches ahead within a page only.
+constexpr size_t kAheadBytes = 1024;
 
 // The shuffles for kGroupPixels pixels of kFrames frames.
 template <size_t kFrames>
 struct ShufflePlan {
-  static constexpr size_t kGroupBytes = kGroupPixels * kPixelBytes * kFrames;
-  static constexpr size_t kVectors =
-      (kGroupBytes + kVectorBytes - 1) / kVectorBytes;
+  static constexpr size_t kPixel = kPixelBytes * kFrames;
+  static constexpr size_t kGroupBytes = kGroupPixels * kPixel;
+  static constexpr size_t kVectors = kGroupBytes / kVectorBytes;
 
-  // Byte b of vector v is byte take[v * kFrames + k][b] of frame k's vector;
-  // 0x80 takes none.
+  // The first pixel that has bytes in vector v.
+  static constexpr size_t FirstPixel(size_t v) {
+    return v * kVectorBytes / kPixel;
+  }
+  // Byte b of vector v is byte take[v * kFrames + k][b] of frame k's vector,
+  // which begins at FirstPixel(v); 0x80 takes none.
   alignas(kVectorBytes)
       std::array<std::array<uint8_t, kVectorBytes>, kVectors * kFrames> take{};
 
@@ -43,12 +52,11 @@ struct ShufflePlan {
     for (size_t v = 0; v < kVectors; ++v) {
       for (size_t b = 0; b < kVectorBytes; ++b) {
         const size_t at = v * kVectorBytes + b;
-        const size_t pixel = at / (kPixelBytes * kFrames);
+        const size_t pixel = at / kPixel - FirstPixel(v);
         const size_t owner = at / kPixelBytes % kFrames;
         for (size_t k = 0; k < kFrames; ++k) {
-          const bool is_here = k == owner && pixel < kGroupPixels;
           take[v * kFrames + k][b] = static_cast<uint8_t>(
-              is_here ? pixel * kPixelBytes + at % kPixelBytes : 0x80);
+              k == owner ? pixel * kPixelBytes + at % kPixelBytes : 0x80);
         }
       }
     }
@@ -74,29 +82,32 @@ void InterleavePixels(const uint8_t* const* frames, size_t num_frames,
 }
 
 // Groups of pixels in vectors, then the rest one by one.
-template <size_t kFrames>
+template <size_t kFrames, Stores kStores>
 void InterleaveGroups(const uint8_t* const* frames, size_t num_pixels,
                       uint8_t* out) {
   using Plan = ShufflePlan<kFrames>;
   using V = hn::Vec<decltype(kTag)>;
   static constexpr Plan kPlan;
-  V take[Plan::kVectors * kFrames];
-  for (size_t i = 0; i < kPlan.take.size(); ++i) {
-    take[i] = hn::Load(kTag, kPlan.take[i].data());
-  }
   const uint8_t* from[kFrames];
   std::copy_n(frames, kFrames, from);
   size_t p = 0;
-  // a vector is read and written beyond its group
-  for (; p + kGroupPixels + kVectorBytes <= num_pixels; p += kGroupPixels) {
-    HWY_UNROLL(8) for (size_t v = 0; v < Plan::kVectors; ++v) {
+  for (; p + kGroupPixels + kVectorPixels <= num_pixels; p += kGroupPixels) {
+    HWY_UNROLL(8) for (size_t k = 0; k < kFrames; ++k) {
+      hwy::Prefetch(from[k] + p * kPixelBytes + kAheadBytes);
+    }
+    HWY_UNROLL(24) for (size_t v = 0; v < Plan::kVectors; ++v) {
       V sum = hn::Zero(kTag);
       HWY_UNROLL(8) for (size_t k = 0; k < kFrames; ++k) {
-        const V pixels = hn::LoadU(kTag, from[k] + p * kPixelBytes);
-        sum =
-            hn::Or(sum, hn::TableLookupBytesOr0(pixels, take[v * kFrames + k]));
+        const V pixels =
+            hn::LoadU(kTag, from[k] + (p + Plan::FirstPixel(v)) * kPixelBytes);
+        const V take = hn::Load(kTag, kPlan.take[v * kFrames + k].data());
+        sum = hn::Or(sum, hn::TableLookupBytesOr0(pixels, take));
       }
-      hn::StoreU(sum, kTag, out + v * kVectorBytes);
+      if constexpr (kStores == Stores::kStreamed) {
+        hn::Stream(sum, kTag, out + v * kVectorBytes);
+      } else {
+        hn::StoreU(sum, kTag, out + v * kVectorBytes);
+      }
     }
     out += Plan::kGroupBytes;
   }
@@ -104,27 +115,40 @@ void InterleaveGroups(const uint8_t* const* frames, size_t num_pixels,
   InterleavePixels(from, kFrames, num_pixels - p, out);
 }
 
+template <size_t kFrames>
+void InterleaveGroups(const uint8_t* const* frames, size_t num_pixels,
+                      uint8_t* out, Stores stores) {
+  const bool is_aligned = reinterpret_cast<uintptr_t>(out) % kVectorBytes == 0;
+  if (stores == Stores::kCached || !is_aligned) {
+    InterleaveGroups<kFrames, Stores::kCached>(frames, num_pixels, out);
+    return;
+  }
+  InterleaveGroups<kFrames, Stores::kStreamed>(frames, num_pixels, out);
+  // before another thread is told of the image
+  hwy::FlushStream();
+}
+
 // Frames of checked sizes.
 void Interleave(const uint8_t* const* frames, size_t num_frames,
-                size_t num_pixels, uint8_t* out) {
+                size_t num_pixels, uint8_t* out, Stores stores) {
   switch (num_frames) {
     case 1:
       std::memcpy(out, frames[0], num_pixels * kPixelBytes);
       return;
     case 2:
-      return InterleaveGroups<2>(frames, num_pixels, out);
+      return InterleaveGroups<2>(frames, num_pixels, out, stores);
     case 3:
-      return InterleaveGroups<3>(frames, num_pixels, out);
+      return InterleaveGroups<3>(frames, num_pixels, out, stores);
     case 4:
-      return InterleaveGroups<4>(frames, num_pixels, out);
+      return InterleaveGroups<4>(frames, num_pixels, out, stores);
     case 5:
-      return InterleaveGroups<5>(frames, num_pixels, out);
+      return InterleaveGroups<5>(frames, num_pixels, out, stores);
     case 6:
-      return InterleaveGroups<6>(frames, num_pixels, out);
+      return InterleaveGroups<6>(frames, num_pixels, out, stores);
     case 7:
-      return InterleaveGroups<7>(frames, num_pixels, out);
+      return InterleaveGroups<7>(frames, num_pixels, out, stores);
     case 8:
-      return InterleaveGroups<8>(frames, num_pixels, out);
+      return InterleaveGroups<8>(frames, num_pixels, out, stores);
     default:
       return InterleavePixels(frames, num_frames, num_pixels, out);
   }
@@ -158,7 +182,8 @@ void CheckSizes(size_t num_frames, size_t frame_size, size_t out_size,
 }  // namespace
 
 void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
-                      std::span<uint8_t> out, size_t pixel_bytes) {
+                      std::span<uint8_t> out, size_t pixel_bytes,
+                      Stores stores) {
   const size_t frame_size = frames.empty() ? 0 : frames[0].size();
   CheckSizes(frames.size(), frame_size, out.size(), pixel_bytes);
   std::array<const uint8_t*, kMaxInterleavedFrames> from;
@@ -172,7 +197,7 @@ void InterleaveFrames(std::span<const std::span<const uint8_t>> frames,
   }
   const size_t num_pixels = frame_size / pixel_bytes;
   if (pixel_bytes == kPixelBytes) {
-    Interleave(from.data(), frames.size(), num_pixels, out.data());
+    Interleave(from.data(), frames.size(), num_pixels, out.data(), stores);
   } else {
     InterleaveAny(from.data(), frames.size(), num_pixels, pixel_bytes,
                   out.data());
@@ -194,7 +219,7 @@ void InterleaveFrames(std::span<const std::byte> frames, int64_t num_frames,
     from[k] = reinterpret_cast<const uint8_t*>(frames.data()) + k * frame_size;
   }
   Interleave(from.data(), count, frame_size / kPixelBytes,
-             reinterpret_cast<uint8_t*>(out.data()));
+             reinterpret_cast<uint8_t*>(out.data()), Stores::kCached);
 }
 
 }  // namespace replicant::env

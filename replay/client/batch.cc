@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "replay/client/importance_weights.h"
+#include "replay/format/frame_copies.h"
 
 namespace replicant::replay {
 namespace {
@@ -58,15 +59,28 @@ void Batch::Resize(int64_t batch_size, const BatchForm& item_form) {
 }
 
 void Batch::Take(const BatchMessage& message, int64_t first_row, int32_t shard,
-                 double share, FrameDecoder& decoder) {
+                 double share, FrameRoom& room) {
   TakeItems(message, first_row, shard, share);
   const RowBytes bytes = form.BytesOf(message.shape());
   if (bytes.frames == 0) return;
+  const auto frame_bytes = static_cast<size_t>(message.shape().frame_bytes);
+  std::vector<FrameCopy> copies;
+  const auto add = [&](std::span<const std::byte* const> places,
+                       std::span<std::byte> row) {
+    for (size_t j = 0; j < places.size(); ++j) {
+      std::byte* const to = row.data() + j * frame_bytes;
+      if (places[j] != to) copies.push_back({places[j], to});
+    }
+  };
   for (int64_t i = 0; i < message.size(); ++i) {
     const int64_t row = first_row + i;
-    message.DecodeFrames(i, decoder, RowOf(frames.bytes(), row, bytes.frames),
-                         RowOf(next_frames.bytes(), row, bytes.next_frames));
+    const std::span first = RowOf(frames.bytes(), row, bytes.frames);
+    const std::span second = RowOf(next_frames.bytes(), row, bytes.next_frames);
+    const ItemFrames found = message.LocateFrames(i, room, first, second);
+    add(found.frames, first);
+    add(found.next_frames, second);
   }
+  CopyFrames(copies, frame_bytes);
 }
 
 void Batch::TakeCompressed(BatchMessage message, int64_t first_row,
@@ -75,23 +89,35 @@ void Batch::TakeCompressed(BatchMessage message, int64_t first_row,
   compressed.push_back({first_row, std::move(message)});
 }
 
-Batch::Frames Batch::FramesOf(int64_t row, FrameDecoder& decoder,
-                              std::span<std::byte> room) const {
+ItemFrames Batch::FramesOf(int64_t row, FrameRoom& room) const {
   REPLICANT_CHECK(row >= 0 && row < size, "row {} of {}", row, size);
   const auto row_bytes = [this](const HostBuffer& buffer) {
-    return static_cast<int64_t>(buffer.size_bytes()) / size;
+    return buffer.size_bytes() / static_cast<size_t>(size);
   };
+  const size_t num_first = row_bytes(frames);
+  const size_t num_second = row_bytes(next_frames);
   for (const auto& [first_row, message] : compressed) {
     const int64_t index = row - first_row;
     if (index < 0 || index >= message.size()) continue;
-    const auto num_first = static_cast<size_t>(row_bytes(frames));
-    const auto first = room.first(num_first);
-    const auto second = room.subspan(num_first);
-    message.DecodeFrames(index, decoder, first, second);
-    return {first, second};
+    room.bytes.resize(num_first + num_second);
+    const std::span bytes(room.bytes);
+    return message.LocateFrames(index, room, bytes.first(num_first),
+                                bytes.subspan(num_first));
   }
-  return {RowOf(frames.bytes(), row, row_bytes(frames)),
-          RowOf(next_frames.bytes(), row, row_bytes(next_frames))};
+  const size_t frame_bytes = num_first / static_cast<size_t>(form.num_frames());
+  room.places.clear();
+  const auto add = [&](const HostBuffer& buffer, size_t row_size) {
+    const std::byte* const begin =
+        buffer.data() + static_cast<size_t>(row) * row_size;
+    for (size_t at = 0; at < row_size; at += frame_bytes) {
+      room.places.push_back(begin + at);
+    }
+  };
+  add(frames, num_first);
+  add(next_frames, num_second);
+  const std::span<const std::byte* const> places(room.places);
+  const auto num_frames = static_cast<size_t>(form.num_frames());
+  return {places.first(num_frames), places.subspan(num_frames)};
 }
 
 void Batch::TakeItems(const BatchMessage& message, int64_t first_row,

@@ -69,21 +69,17 @@ struct Batch {
 
   // Copies the items of a message to the rows from first_row on. `shard` drew
   // them; a draw goes to that shard with probability `share`. Throws what
-  // BatchMessage::DecodeFrames() throws.
+  // BatchMessage::LocateFrames() throws.
   void Take(const BatchMessage& message, int64_t first_row, int32_t shard,
-            double share, FrameDecoder& decoder);
+            double share, FrameRoom& room);
   // Copies the items without their frames: keeps the message for FramesOf().
   void TakeCompressed(BatchMessage message, int64_t first_row, int32_t shard,
                       double share);
-  // Returns the frames of a row: in the buffers, or decoded into `room`, which
-  // has the size of its frames and next frames (checked). Throws what
-  // BatchMessage::DecodeFrames() throws. Several threads may call this at once,
-  // each with its own decoder and room.
-  struct Frames {
-    std::span<const std::byte> frames, next_frames;
-  };
-  Frames FramesOf(int64_t row, FrameDecoder& decoder,
-                  std::span<std::byte> room) const;
+  // Returns the frames of a row, until the next use of `room`: in the buffers,
+  // in blocks that the reader keeps, or decoded into `room`. Throws what
+  // BatchMessage::LocateFrames() throws. Several threads may call this at once,
+  // each with a separate room.
+  ItemFrames FramesOf(int64_t row, FrameRoom& room) const;
   // Sets the importance weights from the probabilities; exponent 0 makes all 1.
   void SetWeights(double importance_exponent);
 

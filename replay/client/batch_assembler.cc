@@ -138,7 +138,7 @@ void BatchAssembler::Finish(std::shared_ptr<BatchAssembly> assembly) {
         (part.message.AreRowsInMemory() && !part.message.has_segments());
   }
   if (is_decoded || options_.decode_threads == 0) {
-    Fill(*assembly, is_decoded ? &unused_decoder_ : nullptr);
+    Fill(*assembly, is_decoded ? &unused_room_ : nullptr);
     options_.on_ready(std::move(assembly->batch));
     return;
   }
@@ -150,7 +150,7 @@ void BatchAssembler::Finish(std::shared_ptr<BatchAssembly> assembly) {
 void BatchAssembler::Decode() {
   try {
     LowerPriority(kDecodeLevels);
-    FrameDecoder decoder;
+    FrameRoom room;
     while (true) {
       std::shared_ptr<BatchAssembly> assembly;
       {
@@ -160,7 +160,7 @@ void BatchAssembler::Decode() {
         assembly = std::move(received_.front());
         received_.pop_front();
       }
-      Fill(*assembly, &decoder);
+      Fill(*assembly, &room);
       options_.on_ready(std::move(assembly->batch));
     }
   } catch (...) {
@@ -168,13 +168,11 @@ void BatchAssembler::Decode() {
   }
 }
 
-void BatchAssembler::Fill(BatchAssembly& assembly,
-                          FrameDecoder* decoder) const {
+void BatchAssembler::Fill(BatchAssembly& assembly, FrameRoom* room) const {
   Batch& batch = assembly.batch;
   for (BatchAssembly::Part& part : assembly.parts) {
-    if (decoder != nullptr) {
-      batch.Take(part.message, part.first_row, part.shard, part.share,
-                 *decoder);
+    if (room != nullptr) {
+      batch.Take(part.message, part.first_row, part.shard, part.share, *room);
     } else {
       batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
                            part.share);

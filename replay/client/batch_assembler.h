@@ -75,7 +75,7 @@ class BatchAssembler {
                                       int64_t first_row, int64_t count) const;
   // Completes the batch of an assembly that has all rows: at once if there is
   // nothing to decode, else in a decode thread. Throws what
-  // BatchMessage::DecodeFrames() throws.
+  // BatchMessage::LocateFrames() throws.
   void Finish(std::shared_ptr<BatchAssembly> assembly) EXCLUDES(mutex_);
 
   // Ends the decode threads and drops assemblies that no thread has started on.
@@ -86,11 +86,11 @@ class BatchAssembler {
   void Prepare(Batch& batch, const BatchForm& form, bool takes_memory);
   void Decode() EXCLUDES(mutex_);
   // Fills the batch from its parts; null leaves frames compressed.
-  void Fill(BatchAssembly& assembly, FrameDecoder* decoder) const;
+  void Fill(BatchAssembly& assembly, FrameRoom* room) const;
 
   const Options options_;
   bool can_share_memory_;
-  FrameDecoder unused_decoder_;
+  FrameRoom unused_room_;
 
   Mutex mutex_;
   CondVar changed_;

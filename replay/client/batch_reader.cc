@@ -214,6 +214,18 @@ BatchReaderMetrics BatchReader::metrics() const {
   return metrics;
 }
 
+std::vector<std::pair<std::string, double>> BatchReader::Scalars() const {
+  if (options_.kept_frames.max_bytes == 0 || options_.shape.frame_bytes == 0) {
+    return {};
+  }
+  MutexLock lock(mutex_);
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
+  return {{"frame_store_bytes", number(metrics_.kept_frames_bytes)},
+          {"frame_store_hit_share", hit_share_},
+          {"frame_store_fetched_frames", number(metrics_.fetched_frames)},
+          {"frame_store_evicted_frames", number(metrics_.evicted_frames)}};
+}
+
 void BatchReader::PushReady(Batch batch) {
   MutexLock lock(mutex_);
   ready_.push_back(std::move(batch));

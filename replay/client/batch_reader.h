@@ -64,12 +64,18 @@ struct BatchReaderOptions {
 
 // Counts since the reader was made.
 struct BatchReaderMetrics {
-  int64_t batches = 0;            // made ready
-  int64_t received_bytes = 0;     // payload, without shared memory
-  int64_t memory_replies = 0;     // through shared memory
-  int64_t partial_replies = 0;    // with fewer items than requested
-  int64_t lost_requests = 0;      // without an answer, and repeated
-  int64_t kept_frames_bytes = 0;  // of frames, now
+  int64_t batches = 0;          // made ready
+  int64_t received_bytes = 0;   // payload, without shared memory
+  int64_t memory_replies = 0;   // through shared memory
+  int64_t partial_replies = 0;  // with fewer items than requested
+  int64_t lost_requests = 0;    // without an answer, and repeated
+  // of KeptFrames: bytes now, frames that came and that left again; frames of
+  // drawn items, and those of them that were kept
+  int64_t kept_frames_bytes = 0;
+  int64_t fetched_frames = 0;
+  int64_t evicted_frames = 0;
+  int64_t drawn_frames = 0;
+  int64_t drawn_kept_frames = 0;
   int64_t sent_updates = 0;
   // because a service was away or slow, or restarted after the draw
   int64_t dropped_updates = 0;
@@ -158,6 +164,11 @@ class BatchReader : public BatchSource {
   void Close() EXCLUDES(mutex_);
 
   BatchReaderMetrics metrics() const EXCLUDES(mutex_);
+  // Of kept frames: "frame_store_bytes" now, "frame_store_hit_share" of the
+  // frames of the newest reply, "frame_store_fetched_frames" and
+  // "frame_store_evicted_frames" so far. Empty if none are kept.
+  std::vector<std::pair<std::string, double>> Scalars() const override
+      EXCLUDES(mutex_);
 
  private:
   // Rows of a batch, requested from one service.
@@ -291,6 +302,7 @@ class BatchReader : public BatchSource {
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);
+  double hit_share_ GUARDED_BY(mutex_) = 0.0;  // of the newest reply
 
   // last: their threads use all of the above
   BatchAssembler assembler_;

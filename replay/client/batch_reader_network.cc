@@ -201,16 +201,21 @@ void BatchReader::AskForFrames() {
 void BatchReader::HandleFrames(Shard& shard, const rpc::CallReply& reply) {
   shard.frames_request.reset();
   if (reply.result != rpc::CallResult::kOk) return;
-  const int64_t before = shard.kept->size_bytes();
+  KeptFrames& frames = *shard.kept;
+  const int64_t bytes = frames.size_bytes();
+  const int64_t fetched = frames.num_fetched();
+  const int64_t evicted = frames.num_evicted();
   // more may wait
-  if (shard.kept->Take(FramesReply::Decode(reply.payload)) > 0) {
+  if (frames.Take(FramesReply::Decode(reply.payload)) > 0) {
     shard.next_frames = {};
   }
   ForgetFrames(shard);
   const MutexLock lock(mutex_);
   metrics_.received_bytes +=
       static_cast<int64_t>(rpc::SizeBytes(reply.payload));
-  metrics_.kept_frames_bytes += shard.kept->size_bytes() - before;
+  metrics_.kept_frames_bytes += frames.size_bytes() - bytes;
+  metrics_.fetched_frames += frames.num_fetched() - fetched;
+  metrics_.evicted_frames += frames.num_evicted() - evicted;
 }
 
 void BatchReader::ForgetFrames(Shard& shard) {
@@ -369,12 +374,12 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   const auto bytes = static_cast<int64_t>(rpc::SizeBytes(payload));
   BatchMessage message(std::move(payload), options_.shape,
                        in_flight.target ? &*in_flight.target : nullptr,
-                       [&](uint64_t serial) -> FrameBlockPtr {
+                       [&](uint64_t serial) -> KeptBlock {
                          const KeptRange now = shard.kept->range();
                          // a restarted service gives serials again
                          return now.token == in_flight.kept.token
                                     ? shard.kept->Find(serial)
-                                    : nullptr;
+                                    : KeptBlock();
                        });
   if (message.state() == BatchState::kClosed) {
     shard.down_until = Clock::Real().Now() + kRetryInterval;
@@ -392,6 +397,8 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   }
   CheckForm(shard.endpoint, message.form());
   const bool is_in_memory = message.AreRowsInMemory();
+  const int64_t drawn_frames = message.num_frames();
+  const int64_t drawn_kept = message.num_kept_frames();
   if (in_flight.target && !is_in_memory && shard.takes_memory) {
     spdlog::info("{}: batches come by messages: no memory is shared",
                  shard.endpoint);
@@ -403,6 +410,12 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   }
   MutexLock lock(mutex_);
   metrics_.received_bytes += bytes;
+  metrics_.drawn_frames += drawn_frames;
+  metrics_.drawn_kept_frames += drawn_kept;
+  if (drawn_frames > 0) {
+    hit_share_ =
+        static_cast<double>(drawn_kept) / static_cast<double>(drawn_frames);
+  }
   if (is_in_memory) ++metrics_.memory_replies;
   if (taken < in_flight.count) ++metrics_.partial_replies;
   return taken;

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "replay/client/batch.h"
@@ -34,6 +37,11 @@ class BatchSource {
   // is negative or not finite, or if their number differs.
   virtual void UpdatePriorities(const Batch& batch,
                                 std::span<const float> priorities) = 0;
+
+  // Figures of the source by name, for the learner's curves.
+  virtual std::vector<std::pair<std::string, double>> Scalars() const {
+    return {};
+  }
 
   // Next() returns at most `num_batches` more batches, then kPaused. The source
   // fetches none beyond them. By default there is no limit.

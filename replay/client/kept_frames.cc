@@ -9,6 +9,13 @@ namespace {
 
 // Bytes of blocks in one reply: below what delays a batch behind it.
 constexpr uint32_t kReplyBytes = 1 << 20;
+// Two huge pages; a smaller store has smaller slabs.
+constexpr size_t kSlabBytes = size_t{4} << 20;
+constexpr size_t kSlabsPerStore = 16;
+
+int64_t SizeOf(const KeptBlock& block) {
+  return static_cast<int64_t>(block.bytes.size());
+}
 
 }  // namespace
 
@@ -26,6 +33,7 @@ FramesRequest KeptFrames::Request() const {
 int64_t KeptFrames::Take(const FramesReply& reply) {
   if (reply.token != token_) {
     blocks_.clear();
+    slab_.reset();
     num_before_ = 0;
     size_bytes_ = 0;
     token_ = reply.token;
@@ -34,46 +42,68 @@ int64_t KeptFrames::Take(const FramesReply& reply) {
   }
   if (reply.after_serial != last_) return 0;
   for (size_t i = 0; i < reply.serials.size(); ++i) {
-    auto block = std::make_shared<const std::vector<std::byte>>(
-        options_.decompresses ? Decompressed(reply.blocks[i])
-                              : std::vector<std::byte>(reply.blocks[i].begin(),
-                                                       reply.blocks[i].end()));
-    size_bytes_ += static_cast<int64_t>(block->size());
-    blocks_.push_back({reply.serials[i], std::move(block)});
+    const FrameBlockView block(reply.blocks[i]);
+    Block& added = blocks_.emplace_back(Block{
+        reply.serials[i], Keep(block, reply.blocks[i]), block.num_frames()});
+    size_bytes_ += SizeOf(added.kept);
+    num_fetched_ += added.num_frames;
   }
   last_ = reply.last_serial;
   while (size_bytes_ > options_.max_bytes && num_before_ < blocks_.size()) {
     const Block& oldest = blocks_[num_before_++];
-    size_bytes_ -= static_cast<int64_t>(oldest.bytes->size());
+    size_bytes_ -= SizeOf(oldest.kept);
+    num_evicted_ += oldest.num_frames;
     first_ = oldest.serial + 1;
   }
   return static_cast<int64_t>(reply.serials.size());
 }
 
-std::vector<std::byte> KeptFrames::Decompressed(
-    std::span<const std::byte> block) {
-  const FrameBlockView view(block);
-  const auto frame_bytes = static_cast<size_t>(view.frame_bytes());
-  std::vector<std::byte> frames(static_cast<size_t>(view.num_frames()) *
-                                frame_bytes);
-  decoder_.Decode(view, 0, view.num_frames(), frames);
-  FrameBlockEncoder encoder(FrameCodec::kNone, view.frame_bytes(),
-                            view.num_frames());
-  for (size_t at = 0; at < frames.size(); at += frame_bytes) {
-    encoder.Add(std::span(frames).subspan(at, frame_bytes));
+std::pair<std::shared_ptr<KeptFrames::Slab>, std::span<std::byte>>
+KeptFrames::Reserve(size_t size, size_t first_frame) {
+  constexpr size_t kAlignment = HostBuffer::kAlignment;
+  // where the block begins, so that its first frame is aligned
+  const auto begin_after = [&](size_t used) {
+    return (used + first_frame + kAlignment - 1) / kAlignment * kAlignment -
+           first_frame;
+  };
+  if (slab_ == nullptr ||
+      begin_after(slab_->used) + size > slab_->memory.size_bytes()) {
+    const size_t share =
+        static_cast<size_t>(options_.max_bytes) / kSlabsPerStore;
+    slab_ = std::make_shared<Slab>(Slab{
+        HostBuffer(std::max(std::min(share, kSlabBytes), begin_after(0) + size),
+                   HostBuffer::Fill::kUninitialised)});
   }
-  return encoder.Finish();
+  const size_t begin = begin_after(slab_->used);
+  slab_->used = begin + size;
+  return {slab_, slab_->memory.bytes().subspan(begin, size)};
+}
+
+KeptBlock KeptFrames::Keep(const FrameBlockView& block,
+                           std::span<const std::byte> bytes) {
+  const int64_t count = block.num_frames();
+  const size_t header = RawHeaderBytes(count);
+  if (!options_.decompresses) {
+    auto [slab, room] = Reserve(bytes.size(), header);
+    std::ranges::copy(bytes, room.begin());
+    return {std::move(slab), room};
+  }
+  auto [slab, room] =
+      Reserve(RawBlockBytes(block.frame_bytes(), count), header);
+  WriteRawHeader(block.frame_bytes(), count, room);
+  decoder_.Decode(block, 0, count, room.subspan(header));
+  return {std::move(slab), room};
 }
 
 KeptRange KeptFrames::range() const {
   return {.token = token_, .first_serial = first_, .last_serial = last_};
 }
 
-FrameBlockPtr KeptFrames::Find(uint64_t serial) const {
+KeptBlock KeptFrames::Find(uint64_t serial) const {
   const auto found =
       std::ranges::lower_bound(blocks_, serial, {}, &Block::serial);
-  if (found == blocks_.end() || found->serial != serial) return nullptr;
-  return found->bytes;
+  if (found == blocks_.end() || found->serial != serial) return {};
+  return found->kept;
 }
 
 void KeptFrames::Forget(uint64_t first_needed) {

@@ -5,8 +5,9 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <vector>
+#include <utility>
 
+#include "base/tensor/host_buffer.h"
 #include "replay/format/batch_message.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
@@ -24,7 +25,9 @@ namespace replicant::replay {
 //   kept.Find()      resolves the serials of a reply, in the order of replies
 //
 // At most max_bytes are kept: the oldest leave the range first, and the memory
-// later, by Forget(), once no reply can name them.
+// later, by Forget(), once no reply can name them. Blocks lie one after the
+// other in slabs of up to 4 MiB, on huge pages; a slab is freed with its last
+// block. So the memory is max_bytes and up to two slabs.
 //
 // Thread-safety: one thread at a time; a block lives as long as its users.
 class KeptFrames {
@@ -51,22 +54,36 @@ class KeptFrames {
   int64_t Take(const FramesReply& reply);
   // The serials whose blocks a reply may leave out.
   KeptRange range() const;
-  // The block of a chunk; nullptr if it is not here.
-  FrameBlockPtr Find(uint64_t serial) const;
+  // The block of a chunk; without bytes if it is not here.
+  KeptBlock Find(uint64_t serial) const;
   // Frees the blocks that have left the range, except those with serials of
   // `first_needed` on, which a reply under way may name.
   void Forget(uint64_t first_needed);
 
   // Bytes of the blocks in the range.
   int64_t size_bytes() const { return size_bytes_; }
+  // Frames that came, and those of them that left the range to make room.
+  int64_t num_fetched() const { return num_fetched_; }
+  int64_t num_evicted() const { return num_evicted_; }
 
  private:
   struct Block {
     uint64_t serial;
-    FrameBlockPtr bytes;
+    KeptBlock kept;
+    int64_t num_frames;
+  };
+  // Memory of successive blocks.
+  struct Slab {
+    HostBuffer memory;
+    size_t used = 0;
   };
 
-  std::vector<std::byte> Decompressed(std::span<const std::byte> block);
+  // Room for a block of `size` bytes, with the byte at `first_frame` on a cache
+  // line's start.
+  std::pair<std::shared_ptr<Slab>, std::span<std::byte>> Reserve(
+      size_t size, size_t first_frame);
+  // A copy of the block that came, decompressed or not.
+  KeptBlock Keep(const FrameBlockView& block, std::span<const std::byte> bytes);
 
   const Options options_;
   const StepShape shape_;
@@ -77,6 +94,9 @@ class KeptFrames {
   std::deque<Block> blocks_;  // ascending; some may be before the range
   size_t num_before_ = 0;     // those
   int64_t size_bytes_ = 0;
+  int64_t num_fetched_ = 0;
+  int64_t num_evicted_ = 0;
+  std::shared_ptr<Slab> slab_;  // of the newest blocks
 };
 
 }  // namespace replicant::replay

@@ -108,7 +108,7 @@ bool LocalReplay::Next(Batch* batch) {
     batch->next_frames = buffer(row.next_frames);
   }
   batch->Resize(options_.batch_size, form);
-  batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, decoder_);
+  batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, room_);
   batch->total_steps = drawn_.total_steps;
   batch->SetWeights(options_.importance.At(batch->total_steps));
   drawn_ = SampledBatch();

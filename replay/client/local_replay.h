@@ -95,7 +95,7 @@ class LocalReplay {
  private:
   const LocalReplayOptions options_;
   Shard shard_;
-  FrameDecoder decoder_;
+  FrameRoom room_;
   // the writers whose items wait for the rate limiter
   std::vector<uint64_t> waiting_;
   // drawn so far for the next batch

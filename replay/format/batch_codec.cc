@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/rpc/wire.h"
 #include "replay/format/frame_codec.h"
+#include "replay/format/frame_copies.h"
 
 namespace replicant::replay {
 namespace {
@@ -175,12 +176,6 @@ StepColumns StepColumnsOf(const SampledBatch& batch, const BatchForm& form) {
   return columns;
 }
 
-// An uncompressed frame and its place in a batch.
-struct FrameCopy {
-  const std::byte* from;
-  std::byte* to;
-};
-
 // Adds the frames of an item whose chunks are not compressed; `frames` and
 // `next_frames` are its rows. Writes the zeros beyond its last frame.
 void AddFrameCopies(const SampledBatch& batch, const SampledItem& item,
@@ -198,21 +193,6 @@ void AddFrameCopies(const SampledBatch& batch, const SampledItem& item,
   const int64_t num_zero = form.NumZeroFrames(item.n);
   std::byte* zeros = frames + (form.num_frames() - num_zero) * frame_bytes;
   ZeroTo(zeros, num_zero * frame_bytes);
-}
-
-void CopyFrames(std::span<const FrameCopy> copies, size_t frame_bytes) {
-  constexpr size_t kPage = 4096;
-  for (size_t i = 0; i < copies.size(); ++i) {
-    // frames are scattered over gigabytes, and the processor prefetches within
-    // a page only: without this it would wait for each frame
-    if (i + 1 < copies.size()) {
-      for (size_t offset = 0; offset < frame_bytes; offset += kPage) {
-        __builtin_prefetch(copies[i + 1].from + offset, /*rw=*/0);
-        __builtin_prefetch(copies[i + 1].to + offset, /*rw=*/1);
-      }
-    }
-    std::memcpy(copies[i].to, copies[i].from, frame_bytes);
-  }
 }
 
 template <typename T, typename Items, typename Value>

@@ -61,9 +61,11 @@ BatchMessage::BatchMessage(rpc::Message payload, const StepShape& shape,
 
 void BatchMessage::FindKept(const FindFrameBlock& find_kept) {
   for (Segment& segment : segments_) {
+    num_frames_ += segment.num_frames;
     if (segment.size > 0) continue;
+    num_kept_frames_ += segment.num_frames;
     if (find_kept) segment.kept = find_kept(segment.serial);
-    if (segment.kept == nullptr) {
+    if (segment.kept.bytes.empty()) {
       throw MissingFrames(
           fmt::format("{}: names the frames of chunk {}, which are not kept",
                       kSampleReply, segment.serial));
@@ -200,8 +202,13 @@ void BatchMessage::ReadColumns() {
   reader.Finish();
   segments_.reserve(total);
   for (size_t i = 0; i < total; ++i) {
-    segments_.push_back({first_steps[i], num_frames[i], skips[i],
-                         segments_bytes_, sizes[i], serials[i], nullptr});
+    segments_.push_back({first_steps[i],
+                         num_frames[i],
+                         skips[i],
+                         segments_bytes_,
+                         sizes[i],
+                         serials[i],
+                         {}});
     segments_bytes_ += sizes[i];
   }
 }
@@ -275,71 +282,93 @@ std::span<const float> BatchMessage::StepsOf(const std::vector<float>& steps,
   return std::span(steps).subspan(static_cast<size_t>(index) * window, window);
 }
 
-void BatchMessage::DecodeFrames(int64_t index, FrameDecoder& decoder,
-                                std::span<std::byte> frames,
-                                std::span<std::byte> next_frames) const {
-  const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
+FrameBlockView BatchMessage::BlockOf(const Segment& segment) const {
+  const FrameBlockView block(
+      segment.kept.bytes.empty()
+          ? segment_data_.subspan(segment.offset, segment.size)
+          : segment.kept.bytes);
+  if (block.frame_bytes() != shape_.frame_bytes ||
+      segment.skip + segment.num_frames > block.num_frames()) {
+    throw MalformedMessage(fmt::format(
+        "{}: a segment with frames [{}, {}) holds {} of {} bytes", kSampleReply,
+        segment.skip, segment.skip + segment.num_frames, block.num_frames(),
+        block.frame_bytes()));
+  }
+  return block;
+}
+
+ItemFrames BatchMessage::LocateFrames(int64_t index, FrameRoom& room,
+                                      std::span<std::byte> frames,
+                                      std::span<std::byte> next_frames) const {
   REPLICANT_CHECK(index >= 0 && index < size(), "item {} of {}", index, size());
   REPLICANT_CHECK_EQ(static_cast<int64_t>(frames.size()), row_bytes_.frames);
   REPLICANT_CHECK_EQ(static_cast<int64_t>(next_frames.size()),
                      row_bytes_.next_frames);
   const auto i = static_cast<size_t>(index);
+  const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
+  const auto num_frames = static_cast<size_t>(form_.num_frames());
+  const size_t num_places = num_frames + next_frames.size() / frame_bytes;
+  room.places.resize(num_places);
+  const std::span places(room.places);
+  const ItemFrames result = {places.first(num_frames),
+                             places.subspan(num_frames)};
   const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
   if (begin == segment_ends_[i]) {
-    const auto copy = [&](std::span<const std::byte> from,
-                          std::span<std::byte> to) {
-      const auto row = RowOf(from, index, static_cast<int64_t>(to.size()));
-      if (row.data() != to.data() && !row.empty()) {
-        std::memcpy(to.data(), row.data(), row.size());
-      }
-    };
-    copy(frames_, frames);
-    copy(next_frames_, next_frames);
-    return;
+    // the service has written the rows
+    const auto row = RowOf(frames_, index, row_bytes_.frames);
+    const auto next_row = RowOf(next_frames_, index, row_bytes_.next_frames);
+    for (size_t j = 0; j < num_places; ++j) {
+      places[j] = j < num_frames
+                      ? row.data() + j * frame_bytes
+                      : next_row.data() + (j - num_frames) * frame_bytes;
+    }
+    return result;
   }
 
-  // the needed steps in order, each with its destination
+  // the needed steps in order, each with its place in the rows
   struct Wanted {
     int64_t step;
+    size_t place;
     std::byte* out;
   };
   Wanted wanted[kMaxFramesPerItem];
   size_t num_wanted = 0;
   const SampledItem& item = items_[i];
   const auto want = [&](int64_t step, bool is_next, int64_t j) {
-    wanted[num_wanted++] = {step, (is_next ? next_frames : frames).data() +
-                                      static_cast<size_t>(j) * frame_bytes};
+    const auto at = static_cast<size_t>(j);
+    wanted[num_wanted++] = {
+        step, at + (is_next ? num_frames : 0),
+        (is_next ? next_frames : frames).data() + at * frame_bytes};
   };
   form_.ForEachFrame(item.step, item.n, want);
   std::sort(wanted, wanted + num_wanted,
             [](const Wanted& a, const Wanted& b) { return a.step < b.step; });
   const auto num_zero = static_cast<size_t>(form_.NumZeroFrames(item.n));
   std::ranges::fill(frames.last(num_zero * frame_bytes), std::byte{0});
+  for (size_t j = num_frames - num_zero; j < num_frames; ++j) {
+    places[j] = frames.data() + j * frame_bytes;
+  }
 
   const Wanted* next = wanted;
   const Wanted* const end = wanted + num_wanted;
   std::vector<FrameDecoder::Target> targets;
   for (size_t s = begin; s < segment_ends_[i]; ++s) {
     const Segment& segment = segments_[s];
-    const FrameBlockView chunk(
-        segment.kept != nullptr
-            ? std::span<const std::byte>(*segment.kept)
-            : segment_data_.subspan(segment.offset, segment.size));
-    if (chunk.frame_bytes() != shape_.frame_bytes ||
-        segment.skip + segment.num_frames > chunk.num_frames()) {
-      throw MalformedMessage(fmt::format(
-          "{}: a segment with frames [{}, {}) holds {} of {} bytes",
-          kSampleReply, segment.skip, segment.skip + segment.num_frames,
-          chunk.num_frames(), chunk.frame_bytes()));
-    }
+    const FrameBlockView block = BlockOf(segment);
     targets.clear();
     for (; next != end && next->step < segment.first_step + segment.num_frames;
          ++next) {
-      targets.push_back(
-          {segment.skip + next->step - segment.first_step, next->out});
+      const int64_t at = segment.skip + next->step - segment.first_step;
+      if (block.codec() == FrameCodec::kNone) {
+        places[next->place] = block.Payload(at).data();
+      } else {
+        places[next->place] = next->out;
+        targets.push_back({at, next->out});
+      }
     }
-    decoder.Decode(chunk, targets);
+    room.decoder.Decode(block, targets);
   }
+  return result;
 }
 
 }  // namespace replicant::replay

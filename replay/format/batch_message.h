@@ -18,10 +18,26 @@
 
 namespace replicant::replay {
 
-// A frame block that a reader keeps, and how to find one by its chunk's serial;
-// nullptr if it is not kept.
-using FrameBlockPtr = std::shared_ptr<const std::vector<std::byte>>;
-using FindFrameBlock = std::function<FrameBlockPtr(uint64_t serial)>;
+// A frame block that a reader keeps, in memory of `owner`; without bytes: none.
+struct KeptBlock {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+// Finds a block by its chunk's serial.
+using FindFrameBlock = std::function<KeptBlock(uint64_t serial)>;
+
+// The frames of an item, each where it lies.
+struct ItemFrames {
+  std::span<const std::byte* const> frames;       // [BatchForm::num_frames()]
+  std::span<const std::byte* const> next_frames;  // [stack]; of windows none
+};
+
+// What a thread needs to read the frames of items, one item after the other.
+struct FrameRoom {
+  FrameDecoder decoder;
+  std::vector<std::byte> bytes;          // decoded frames
+  std::vector<const std::byte*> places;  // of an item's frames
+};
 
 // The frames of a chunk that a reply leaves out are not kept (any more).
 class MissingFrames : public rpc::MalformedMessage {
@@ -31,8 +47,7 @@ class MissingFrames : public rpc::MalformedMessage {
 
 // A received batch of B items.
 //
-// Thread-safety: const methods may run concurrently, each with a separate
-// decoder.
+// Thread-safety: const methods may run concurrently, each with a separate room.
 class BatchMessage {
  public:
   // Takes over the message and checks everything except the segments'
@@ -66,13 +81,18 @@ class BatchMessage {
   std::span<const float> StepRewards(int64_t index) const;
   std::span<const float> StepDiscounts(int64_t index) const;
 
-  // Decodes the frames of an item into `frames` and `next_frames`, which have
-  // the sizes of BatchForm::BytesOf() (checked). Does nothing if the service
-  // has already written them there. Throws rpc::MalformedMessage or IoError,
-  // with undefined output, if the segments are damaged.
-  void DecodeFrames(int64_t index, FrameDecoder& decoder,
-                    std::span<std::byte> frames,
-                    std::span<std::byte> next_frames) const;
+  // Finds the frames of an item. An uncompressed one stays where it lies: in
+  // the message, the target's memory or a kept block. The others are decoded
+  // into their places in `frames` and `next_frames`, which have the sizes of
+  // BatchForm::BytesOf() (checked). The result holds until the next use of
+  // `room`. Throws rpc::MalformedMessage or IoError, with undefined output, if
+  // the segments are damaged.
+  ItemFrames LocateFrames(int64_t index, FrameRoom& room,
+                          std::span<std::byte> frames,
+                          std::span<std::byte> next_frames) const;
+  // Frames in segments: all of them, and those in kept blocks.
+  int64_t num_frames() const { return num_frames_; }
+  int64_t num_kept_frames() const { return num_kept_frames_; }
 
  private:
   struct Segment {
@@ -82,7 +102,7 @@ class BatchMessage {
     size_t offset = 0;  // in segment_data_
     size_t size = 0;
     uint64_t serial = 0;
-    FrameBlockPtr kept;  // in place of the bytes
+    KeptBlock kept;  // in place of the bytes
   };
 
   void ReadColumns();
@@ -92,6 +112,8 @@ class BatchMessage {
   void FindSegments(const BatchTarget* target);
   void FindKept(const FindFrameBlock& find_kept);
   void CheckSegments() const;
+  // The frame block that a segment names, with its frames (checked).
+  FrameBlockView BlockOf(const Segment& segment) const;
   std::span<const float> StepsOf(const std::vector<float>& steps,
                                  int64_t index) const;
   std::span<const std::byte> RowOf(std::span<const std::byte> rows,
@@ -114,6 +136,8 @@ class BatchMessage {
   // of item i: [segment_ends_[i - 1], segment_ends_[i])
   std::vector<size_t> segment_ends_;
   size_t segments_bytes_ = 0;
+  int64_t num_frames_ = 0;
+  int64_t num_kept_frames_ = 0;
   // [B, ...] each
   std::span<const std::byte> observations_, next_observations_, actions_;
   // of the items without segments

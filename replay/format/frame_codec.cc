@@ -4,6 +4,7 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -207,6 +208,25 @@ std::vector<std::byte> FrameBlockEncoder::Finish() {
                impl_->payload.get() + impl_->PayloadBytes());
   impl_->ends.clear();
   return block;
+}
+
+size_t RawHeaderBytes(int64_t num_frames) {
+  return kHeaderBytes + static_cast<size_t>(num_frames) * sizeof(uint32_t);
+}
+
+size_t RawBlockBytes(int64_t frame_bytes, int64_t num_frames) {
+  return RawHeaderBytes(num_frames) +
+         static_cast<size_t>(num_frames * frame_bytes);
+}
+
+void WriteRawHeader(int64_t frame_bytes, int64_t num_frames,
+                    std::span<std::byte> block) {
+  std::array<uint32_t, kMaxBlockFrames> ends;
+  for (int64_t i = 0; i < num_frames; ++i) {
+    ends[static_cast<size_t>(i)] = static_cast<uint32_t>((i + 1) * frame_bytes);
+  }
+  WriteHeader(FrameCodec::kNone, frame_bytes,
+              std::span(ends).first(static_cast<size_t>(num_frames)), block);
 }
 
 FrameBlockView::FrameBlockView(std::span<const std::byte> block)

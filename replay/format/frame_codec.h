@@ -66,6 +66,14 @@ class FrameBlockEncoder {
   std::unique_ptr<Impl> impl_;
 };
 
+// A block of `num_frames` uncompressed frames: its size, the size of what comes
+// before its frames, and the header itself, which is written to `block`. The
+// caller writes the frames after it, one after the other.
+size_t RawBlockBytes(int64_t frame_bytes, int64_t num_frames);
+size_t RawHeaderBytes(int64_t num_frames);
+void WriteRawHeader(int64_t frame_bytes, int64_t num_frames,
+                    std::span<std::byte> block);
+
 // The checked header of a frame block; borrows the block.
 //
 // Thread-safety: immutable.

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "replay/client/batch_source.h"
@@ -51,6 +53,9 @@ class MixedSource : public BatchSource {
   }
   void UpdatePriorities(const Batch& batch,
                         std::span<const float> priorities) override;
+  std::vector<std::pair<std::string, double>> Scalars() const override {
+    return acted_.Scalars();
+  }
   void SetLimit(int64_t num_batches) override;
   void SetPaused(bool is_paused) override;
   void StartCheckpoint(uint64_t id,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -47,6 +48,30 @@ TEST(InterleaveTest, EveryByteFindsItsPlace) {
       }
       InterleaveFrames(frames, stack, out);
       EXPECT_TRUE(out == wanted) << stack << " frames of " << pixels;
+    }
+  }
+}
+
+// Past the caches, where the image is aligned, and through them, where not.
+TEST(InterleaveTest, StreamedImagesHaveTheSameBytes) {
+  constexpr size_t kPixels = 1000;
+  for (const size_t stack : {1, 2, 3, 8, 9}) {
+    std::vector<uint8_t> bytes(stack * kPixels * kPixelBytes);
+    RandomStream random(7, "frames");
+    for (uint8_t& value : bytes) value = static_cast<uint8_t>(random());
+    std::vector<std::span<const uint8_t>> frames;
+    for (size_t k = 0; k < stack; ++k) {
+      frames.push_back(std::span(bytes).subspan(k * kPixels * kPixelBytes,
+                                                kPixels * kPixelBytes));
+    }
+    std::vector<uint8_t> wanted(bytes.size());
+    InterleaveFrames(frames, wanted);
+    std::vector<uint8_t> room(bytes.size() + 32);
+    for (const size_t offset : {0, 16, 5}) {
+      const std::span out = std::span(room).subspan(offset, bytes.size());
+      InterleaveFrames(frames, out, kPixelBytes, Stores::kStreamed);
+      EXPECT_TRUE(std::ranges::equal(out, wanted))
+          << stack << " frames at " << offset;
     }
   }
 }

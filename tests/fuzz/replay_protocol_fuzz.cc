@@ -41,13 +41,16 @@ void ReadBatch(Message message, const replicant::replay::StepShape& shape) {
   const auto row = batch.form().BytesOf(shape);
   std::vector<std::byte> frames(static_cast<size_t>(row.frames));
   std::vector<std::byte> next(static_cast<size_t>(row.next_frames));
-  replicant::replay::FrameDecoder decoder;
+  replicant::replay::FrameRoom room;
   for (int64_t i = 0; i < batch.size(); ++i) {
     sink = sink + batch.Observation(i).size() +
            batch.NextObservation(i).size() + batch.Action(i).size() +
            batch.StepRewards(i).size() + batch.StepDiscounts(i).size();
     if (shape.frame_bytes > 0) {
-      batch.DecodeFrames(i, decoder, frames, next);
+      const auto found = batch.LocateFrames(i, room, frames, next);
+      for (const std::byte* frame : found.frames) {
+        sink = sink + std::to_integer<size_t>(frame[shape.frame_bytes - 1]);
+      }
     }
   }
 }

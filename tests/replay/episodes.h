@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "replay/format/chunk_format.h"
@@ -83,6 +84,16 @@ struct EpisodeMaker {
     return encoder.Finish();
   }
 };
+
+// Frames of `frame_bytes` bytes, one after the other.
+inline std::vector<std::byte> Joined(std::span<const std::byte* const> frames,
+                                     size_t frame_bytes) {
+  std::vector<std::byte> all;
+  for (const std::byte* frame : frames) {
+    all.insert(all.end(), frame, frame + frame_bytes);
+  }
+  return all;
+}
 
 // Episodes with frames of 300 bytes.
 inline EpisodeMaker MakePixels(FrameCodec codec = FrameCodec::kLz4) {

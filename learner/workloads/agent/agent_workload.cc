@@ -147,6 +147,9 @@ std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   scalars.emplace_back("times_sampled",
                        Mean(std::span<const int64_t>(batch().times_sampled)));
   scalars.emplace_back("sample_age", MeanAge());
+  if (source_ != nullptr) {
+    for (auto& own : source_->Scalars()) scalars.push_back(std::move(own));
+  }
   return scalars;
 }
 

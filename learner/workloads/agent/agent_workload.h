@@ -45,7 +45,7 @@ class AgentWorkload : public Workload {
   // the reward, of the priority, of the draws of an item ("times_sampled") and
   // of its age ("sample_age", items inserted since it was; of a table that
   // removes the oldest item first, which fills its slots in turn; without prior
-  // data).
+  // data); and the source's figures.
   std::vector<std::pair<std::string, double>> Scalars() const override;
   // The priority and the agent's values.
   std::vector<std::pair<std::string, std::span<const float>>> Histograms()

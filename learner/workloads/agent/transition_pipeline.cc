@@ -16,13 +16,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "env/interleave.h"
 #include "replay/table/n_step_return.h"
 
 namespace replicant::learner {
 namespace {
 
 using replicator::NextResult;
+
+// Images of fewer bytes may still be in a cache when the step reads them.
+constexpr int64_t kStreamedBytes = int64_t{16} << 20;
 
 std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
                                              int64_t batch_size) {
@@ -60,11 +62,10 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
       threads_(static_cast<size_t>(num_threads)),
       source_(source),
       specs_(MakeSpecs(spec, batch_size)) {
-  const replay::RowBytes row =
-      form().BytesOf({.frame_bytes = spec.task.frame_bytes()});
-  for (ThreadMemory& thread : threads_) {
-    thread.frames = HostBuffer(static_cast<size_t>(row.total()));
-  }
+  const int64_t images_bytes =
+      batch_size *
+      form().BytesOf({.frame_bytes = spec.task.frame_bytes()}).total();
+  if (images_bytes >= kStreamedBytes) stores_ = env::Stores::kStreamed;
   for (const agents::ImageSpec& image : spec.task.AllImages()) {
     const int64_t depth = spec.task.frame_stack;
     frames_.push_back(
@@ -190,47 +191,43 @@ void TransitionPipeline::WriteStates(const replay::Batch& from,
 void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
   // exceptions must not leave a thread of the OpenMP team
   std::vector<std::exception_ptr> failures(threads_.size());
-  ParallelForEach(
-      static_cast<int>(threads_.size()), from.size,
-      [&](int thread, int64_t row) {
-        const auto t = static_cast<size_t>(thread);
-        try {
-          ThreadMemory& memory = threads_[t];
-          WriteRowOfFrames(
-              from.FramesOf(row, memory.decoder, memory.frames.bytes()), row,
-              from.num_steps[static_cast<size_t>(row)], batch);
-        } catch (...) {
-          failures[t] = std::current_exception();
-        }
-      });
+  ParallelForEach(static_cast<int>(threads_.size()), from.size,
+                  [&](int thread, int64_t row) {
+                    const auto t = static_cast<size_t>(thread);
+                    try {
+                      WriteRowOfFrames(from.FramesOf(row, threads_[t]), row,
+                                       from.num_steps[static_cast<size_t>(row)],
+                                       batch);
+                    } catch (...) {
+                      failures[t] = std::current_exception();
+                    }
+                  });
   for (const auto& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
 }
 
-void TransitionPipeline::WriteImages(std::span<const std::byte> stack,
+void TransitionPipeline::WriteImages(std::span<const std::byte* const> stack,
                                      std::span<std::byte> out) const {
   const auto depth = static_cast<size_t>(spec_.task.frame_stack);
-  const size_t step_size = stack.size() / depth;
   std::array<std::span<const uint8_t>, replay::kMaxStack> frames;
   size_t begin = 0;
   for (const auto& [size, pixel_bytes] : frames_) {
     for (size_t k = 0; k < depth; ++k) {
-      const std::byte* const frame = stack.data() + k * step_size + begin;
-      frames[k] = {reinterpret_cast<const uint8_t*>(frame), size};
+      frames[k] = {reinterpret_cast<const uint8_t*>(stack[k]) + begin, size};
     }
     const std::span<std::byte> image = out.subspan(begin * depth, size * depth);
     env::InterleaveFrames(
         std::span(frames).first(depth),
-        {reinterpret_cast<uint8_t*>(image.data()), image.size()}, pixel_bytes);
+        {reinterpret_cast<uint8_t*>(image.data()), image.size()}, pixel_bytes,
+        stores_);
     begin += size;
   }
 }
 
-void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
+void TransitionPipeline::WriteRowOfFrames(const replay::ItemFrames& frames,
                                           int64_t row, int64_t num_steps,
                                           Views batch) const {
-  const int64_t stack = spec_.task.frame_stack;
   const std::span<std::byte> image = RowOf(ViewOf("observation", batch), row);
   const std::span<std::byte> next =
       RowOf(ViewOf("next_observation", batch), row);
@@ -241,10 +238,8 @@ void TransitionPipeline::WriteRowOfFrames(const replay::Batch::Frames& frames,
   }
   // frames [i, i + stack) are the stack of o_{t+i}
   const auto stack_of = [&](int64_t i) {
-    const size_t frame =
-        frames.frames.size() / static_cast<size_t>(form().num_frames());
-    return frames.frames.subspan(static_cast<size_t>(i) * frame,
-                                 static_cast<size_t>(stack) * frame);
+    return frames.frames.subspan(static_cast<size_t>(i),
+                                 static_cast<size_t>(spec_.task.frame_stack));
   };
   WriteImages(stack_of(0), image);
   const std::span<std::byte> window =

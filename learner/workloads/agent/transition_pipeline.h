@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "agents/agent.h"
-#include "base/tensor/host_buffer.h"
+#include "env/interleave.h"
 #include "replay/client/batch_source.h"
-#include "replay/format/frame_codec.h"
 #include "replicator/input.h"
 
 namespace replicant::learner {
@@ -18,7 +17,9 @@ namespace replicant::learner {
 // Draws batches of transitions and lays them out as
 // agents::TransitionTensors(): the frames of a stack become the channels of one
 // image, oldest first; several images of an observation lie one after the
-// other. From windows it also makes the n-step transitions.
+// other. Each byte of an image is written once, from where the frame lies: in
+// the batch, or in memory that the reader keeps (replay::KeptFrames). From
+// windows it also makes the n-step transitions.
 //
 // Thread-safety: one thread at a time.
 class TransitionPipeline : public replicator::InputPipeline {
@@ -56,10 +57,6 @@ class TransitionPipeline : public replicator::InputPipeline {
   }
 
  private:
-  struct ThreadMemory {
-    replay::FrameDecoder decoder;
-    HostBuffer frames;
-  };
   struct Drawn {
     replay::Batch batch;
     // for windows
@@ -73,10 +70,11 @@ class TransitionPipeline : public replicator::InputPipeline {
   // stacked frames, and the steps of windows.
   void WriteStates(const replay::Batch& from, Views batch) const;
   void WriteFrames(const replay::Batch& from, Views batch);
-  void WriteRowOfFrames(const replay::Batch::Frames& frames, int64_t row,
+  void WriteRowOfFrames(const replay::ItemFrames& frames, int64_t row,
                         int64_t num_steps, Views batch) const;
-  // Writes the images of an observation from a stack of its frames.
-  void WriteImages(std::span<const std::byte> stack,
+  // Writes the images of an observation from a stack of its frames, each where
+  // it lies.
+  void WriteImages(std::span<const std::byte* const> stack,
                    std::span<std::byte> out) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
   // The tensor of this name.
@@ -102,8 +100,8 @@ class TransitionPipeline : public replicator::InputPipeline {
     size_t pixel_bytes = 0;
   };
   std::vector<FrameForm> frames_;
-  // by thread, each with room for the frames of an item
-  std::vector<ThreadMemory> threads_;
+  std::vector<replay::FrameRoom> threads_;
+  env::Stores stores_ = env::Stores::kCached;  // of the images
   replay::BatchSource* const source_;
   std::vector<replicator::InputSpec> specs_;
   Drawn used_, ahead_;

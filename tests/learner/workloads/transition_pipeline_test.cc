@@ -68,8 +68,8 @@ class TableTransitions : public replay::BatchSource {
     if (is_compressed_) {
       batch->TakeCompressed(std::move(message), 0, 0, 1.0);
     } else {
-      replay::FrameDecoder decoder;
-      batch->Take(message, 0, 0, 1.0, decoder);
+      replay::FrameRoom room;
+      batch->Take(message, 0, 0, 1.0, room);
     }
     return replay::ReadResult::kOk;
   }

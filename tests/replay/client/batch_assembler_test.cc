@@ -115,9 +115,8 @@ TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
     ASSERT_EQ(batch.size, kBatchSize);
     // somebody else decodes what no thread here has decoded
     EXPECT_EQ(batch.compressed.empty(), GetParam() > 0);
-    FrameDecoder decoder;
-    std::vector<std::byte> room(2 * kStack *
-                                static_cast<size_t>(maker_.shape.frame_bytes));
+    FrameRoom room;
+    const auto frame_bytes = static_cast<size_t>(maker_.shape.frame_bytes);
     for (int64_t i = 0; i < kBatchSize; ++i) {
       const bool is_first = i < 5;
       const auto r = static_cast<size_t>(i);
@@ -125,11 +124,11 @@ TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
       EXPECT_DOUBLE_EQ(batch.probabilities[r], (is_first ? 0.75 : 0.25) / 9);
       int64_t step = 0;
       std::memcpy(&step, batch.observations.data() + i * 16 + 8, sizeof(step));
-      const auto stacks = batch.FramesOf(i, decoder, room);
-      EXPECT_TRUE(
-          std::ranges::equal(stacks.frames, maker_.Stack(1, step, kStack)));
-      EXPECT_TRUE(std::ranges::equal(stacks.next_frames,
-                                     maker_.Stack(1, step + 1, kStack)));
+      const ItemFrames stacks = batch.FramesOf(i, room);
+      EXPECT_EQ(testing::Joined(stacks.frames, frame_bytes),
+                maker_.Stack(1, step, kStack));
+      EXPECT_EQ(testing::Joined(stacks.next_frames, frame_bytes),
+                maker_.Stack(1, step + 1, kStack));
     }
   }
 }
@@ -158,10 +157,8 @@ TEST_P(BatchAssemblerTest, ABrokenPartIsToldWhereItIsDecoded) {
   EXPECT_THROW(
       {
         const Batch batch = outcome_.Await();
-        FrameDecoder decoder;
-        std::vector<std::byte> room(
-            2 * kStack * static_cast<size_t>(maker_.shape.frame_bytes));
-        static_cast<void>(batch.FramesOf(0, decoder, room));
+        FrameRoom room;
+        static_cast<void>(batch.FramesOf(0, room));
       },
       IoError);
 }

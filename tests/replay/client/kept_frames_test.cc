@@ -63,10 +63,14 @@ KeptFrames Keep(int64_t max_bytes, bool decompresses = true) {
                     {.frame_bytes = kFrameBytes});
 }
 
-std::vector<std::byte> Decoded(const FrameBlockPtr& block) {
+std::vector<std::byte> Decoded(const KeptBlock& block) {
   std::vector<std::byte> frame(kFrameBytes);
-  FrameDecoder().Decode(FrameBlockView(*block), 0, 1, frame);
+  FrameDecoder().Decode(FrameBlockView(block.bytes), 0, 1, frame);
   return frame;
+}
+
+bool Has(const KeptFrames& kept, uint64_t serial) {
+  return !kept.Find(serial).bytes.empty();
 }
 
 TEST(KeptFramesTest, AsksForWhatIsMissingUntilAllIsHere) {
@@ -81,8 +85,8 @@ TEST(KeptFramesTest, AsksForWhatIsMissingUntilAllIsHere) {
   for (uint64_t serial = 3; serial <= 9; ++serial) {
     EXPECT_EQ(Decoded(kept.Find(serial)), FrameOf(serial));
   }
-  EXPECT_EQ(kept.Find(2), nullptr);
-  EXPECT_EQ(kept.Find(10), nullptr);
+  EXPECT_FALSE(Has(kept, 2));
+  EXPECT_FALSE(Has(kept, 10));
   EXPECT_EQ(kept.size_bytes(), 7 * kBlockBytes);
 }
 
@@ -90,7 +94,7 @@ TEST(KeptFramesTest, CompressedBlocksStayAsTheyCame) {
   const Service service(5, 1, 1);
   KeptFrames kept = Keep(1 << 20, /*decompresses=*/false);
   kept.Take(service.Answer(kept.Request(), 4));
-  EXPECT_TRUE(std::ranges::equal(*kept.Find(1), BlockOf(1)));
+  EXPECT_TRUE(std::ranges::equal(kept.Find(1).bytes, BlockOf(1)));
   EXPECT_LT(kept.size_bytes(), kFrameBytes);
 }
 
@@ -101,13 +105,39 @@ TEST(KeptFramesTest, TheOldestLeaveTheRangeFirstAndTheMemoryLater) {
   EXPECT_EQ(kept.range(), (KeptRange{5, 3, 6}));
   EXPECT_EQ(kept.size_bytes(), 4 * kBlockBytes);
   // a reply under way may name it
-  EXPECT_NE(kept.Find(1), nullptr);
+  EXPECT_TRUE(Has(kept, 1));
   kept.Forget(/*first_needed=*/2);
-  EXPECT_EQ(kept.Find(1), nullptr);
-  EXPECT_NE(kept.Find(2), nullptr);
+  EXPECT_FALSE(Has(kept, 1));
+  EXPECT_TRUE(Has(kept, 2));
   kept.Forget(100);
-  EXPECT_EQ(kept.Find(2), nullptr);
-  EXPECT_NE(kept.Find(3), nullptr);
+  EXPECT_FALSE(Has(kept, 2));
+  EXPECT_TRUE(Has(kept, 3));
+}
+
+// A store of many slabs whose blocks all stay readable, whatever slab they
+// share.
+TEST(KeptFramesTest, BlocksOfManySlabsKeepTheirFrames) {
+  constexpr uint64_t kBlocks = 2000;
+  const Service service(5, 1, kBlocks);
+  KeptFrames kept = Keep(kBlocks / 2 * kBlockBytes);
+  std::vector<KeptBlock> held;
+  while (kept.Take(service.Answer(kept.Request(), 37)) > 0) {
+    held.push_back(kept.Find(kept.range().last_serial));
+    kept.Forget(kept.range().first_serial);
+  }
+  EXPECT_EQ(kept.num_fetched(), static_cast<int64_t>(kBlocks));
+  EXPECT_EQ(kept.num_evicted(), static_cast<int64_t>(kBlocks) / 2);
+  for (uint64_t serial = kept.range().first_serial; serial <= kBlocks;
+       ++serial) {
+    const KeptBlock block = kept.Find(serial);
+    EXPECT_EQ(Decoded(block), FrameOf(serial));
+    const auto* frame = FrameBlockView(block.bytes).Payload(0).data();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(frame) % HostBuffer::kAlignment, 0u);
+  }
+  // its users hold a block that has left the store
+  for (size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(Decoded(held[i]), FrameOf(std::min(kBlocks, 37 * (i + 1))));
+  }
 }
 
 TEST(KeptFramesTest, ABlockLargerThanAllRoomIsNotKept) {
@@ -125,7 +155,7 @@ TEST(KeptFramesTest, AnotherTokenBeginsAnew) {
   const Service restarted(8, 4, 5);
   kept.Take(restarted.Answer(kept.Request(), 100));
   EXPECT_EQ(kept.range(), (KeptRange{8, 4, 5}));
-  EXPECT_EQ(kept.Find(6), nullptr);
+  EXPECT_FALSE(Has(kept, 6));
   EXPECT_EQ(kept.size_bytes(), 2 * kBlockBytes);
 }
 

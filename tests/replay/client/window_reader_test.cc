@@ -89,11 +89,11 @@ void ExpectWindow(const Batch& batch, int64_t row, const EpisodeMaker& maker,
 
 void ExpectWindows(const Batch& batch, const EpisodeMaker& maker) {
   ASSERT_EQ(batch.form, (BatchForm{.stack = kStack, .window = kWindow}));
-  FrameDecoder decoder;
-  std::vector<std::byte> room((kWindow + kStack) * 300);
+  FrameRoom room;
   for (int64_t row = 0; row < batch.size; ++row) {
-    ASSERT_NO_FATAL_FAILURE(ExpectWindow(
-        batch, row, maker, batch.FramesOf(row, decoder, room).frames));
+    ASSERT_NO_FATAL_FAILURE(
+        ExpectWindow(batch, row, maker,
+                     testing::Joined(batch.FramesOf(row, room).frames, 300)));
   }
 }
 

@@ -73,7 +73,7 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
   EXPECT_EQ(read.form(), BatchForm{.stack = stack});
   EXPECT_EQ(read.table_size(), 18);
   EXPECT_EQ(read.total_steps(), 18);
-  FrameDecoder decoder;
+  FrameRoom room;
   std::vector<std::byte> frames(static_cast<size_t>(stack * 300));
   std::vector<std::byte> next_frames(frames.size());
   for (int64_t i = 0; i < read.size(); ++i) {
@@ -92,9 +92,11 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
                            maker.Observation(episode, item.step + item.n)));
     ASSERT_TRUE(
         std::ranges::equal(read.Action(i), maker.Action(episode, item.step)));
-    read.DecodeFrames(i, decoder, frames, next_frames);
-    ASSERT_EQ(frames, maker.Stack(episode, item.step, stack));
-    ASSERT_EQ(next_frames, maker.Stack(episode, item.step + item.n, stack));
+    const ItemFrames found = read.LocateFrames(i, room, frames, next_frames);
+    ASSERT_EQ(testing::Joined(found.frames, 300),
+              maker.Stack(episode, item.step, stack));
+    ASSERT_EQ(testing::Joined(found.next_frames, 300),
+              maker.Stack(episode, item.step + item.n, stack));
   }
 }
 
@@ -168,10 +170,11 @@ void ExpectWindow(const BatchMessage& read, int64_t i, uint64_t episode,
   ASSERT_TRUE(std::ranges::equal(read.Action(i), actions));
   ASSERT_TRUE(std::ranges::equal(read.StepRewards(i), rewards));
   ASSERT_TRUE(std::ranges::equal(read.StepDiscounts(i), discounts));
-  FrameDecoder decoder;
+  FrameRoom room;
   std::vector<std::byte> decoded(frames.size(), std::byte{0xaa});
-  read.DecodeFrames(i, decoder, decoded, {});
-  ASSERT_EQ(decoded, frames);
+  ASSERT_EQ(
+      testing::Joined(read.LocateFrames(i, room, decoded, {}).frames, 300),
+      frames);
 }
 
 // Windows shorter and longer than episodes and chunks, with and without a

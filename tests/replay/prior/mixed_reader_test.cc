@@ -65,8 +65,7 @@ TEST_P(MixedReaderTest, MixesTheBatchesOfAServiceOnceTheOfflineOnesAreOver) {
        .importance = {.exponent = 1.0}});
   source.SetLimit(20);
   EXPECT_FALSE(source.CanReadAhead());
-  FrameDecoder decoder;
-  std::vector<std::byte> room(6 * 300);
+  FrameRoom room;
   Batch batch;
   for (int draw = 0; draw < 20; ++draw) {
     ASSERT_EQ(source.Next(After(seconds(60)), &batch), ReadResult::kOk);
@@ -77,9 +76,8 @@ TEST_P(MixedReaderTest, MixesTheBatchesOfAServiceOnceTheOfflineOnesAreOver) {
                   sizeof(now));
       EXPECT_EQ(now[0], draw < 2 || row >= 10 ? kPrior : kActed);
       const auto step = static_cast<int64_t>(now[1]);
-      const Batch::Frames frames = batch.FramesOf(row, decoder, room);
-      EXPECT_TRUE(std::ranges::equal(frames.frames,
-                                     maker.Stack(now[0], step, kItems.stack)));
+      EXPECT_EQ(testing::Joined(batch.FramesOf(row, room).frames, 300),
+                maker.Stack(now[0], step, kItems.stack));
       priorities.push_back(now[0] == kPrior ? 2.0F : 3.0F);
     }
     EXPECT_EQ(batch.total_steps, draw < 2 ? 0 : 40);

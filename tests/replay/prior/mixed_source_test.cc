@@ -131,7 +131,7 @@ Row RowOf(const HostBuffer& observations, int64_t row) {
 TEST_F(MixedSourceTest, TheLastRowsArePriorDataAsItemsOfTheRun) {
   ActedSource acted(6);
   const auto source = Make(&acted, 16, 10);
-  FrameDecoder decoder;
+  FrameRoom room;
   for (int draw = 0; draw < 5; ++draw) {
     Batch batch;
     ASSERT_EQ(Next(*source, &batch), ReadResult::kOk);
@@ -152,10 +152,8 @@ TEST_F(MixedSourceTest, TheLastRowsArePriorDataAsItemsOfTheRun) {
       if (n == 2) reward += 0.5F * EpisodeMaker::Reward(now.step + 1);
       EXPECT_EQ(batch.rewards[i], reward);
       EXPECT_EQ(batch.discounts[i], n == 2 ? 0.25F : 0.5F);
-      std::vector<std::byte> room(4 * 48);
-      const Batch::Frames frames = batch.FramesOf(row, decoder, room);
-      const auto stack = Maker().Stack(now.episode, now.step, kStack);
-      EXPECT_TRUE(std::ranges::equal(frames.frames, stack));
+      EXPECT_EQ(testing::Joined(batch.FramesOf(row, room).frames, 48),
+                Maker().Stack(now.episode, now.step, kStack));
     }
   }
 }

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "replay/client/batch_reader.h"
+#include "tests/replay/client/batch_rows.h"
+
+namespace replicant::replay {
+namespace {
+
+using std::chrono::seconds;
+using testing::After;
+using testing::EpisodeMaker;
+using testing::Insert;
+using testing::Load;
+using testing::MakePixels;
+using testing::RunningService;
+using testing::StackedTable;
+
+// A batch whose reply is lost begins anew: the lost reply may still be written.
+TEST(RestartedServiceTest, ALostReplyLeavesItsMemoryToTheService) {
+  const EpisodeMaker maker = MakePixels();
+  auto service = std::make_unique<RunningService>(StackedTable(maker));
+  const std::string endpoint = service->endpoint();
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 4,
+                      .prefetch = 1,
+                      .wait = seconds(20)});
+  // a request waits for the first item while its service goes
+  const auto give_up = After(seconds(60));
+  while (service->counts().shared_memory_bytes == 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  service.reset();
+  service = std::make_unique<RunningService>(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(Load<uint64_t>(batch.observations, 0), 2u);
+  EXPECT_GE(reader.metrics().lost_requests, 1);
+}
+
+TEST(RestartedServiceTest, ANewServiceIsReadAfterARestart) {
+  const EpisodeMaker maker = MakePixels();
+  auto service = std::make_unique<RunningService>(StackedTable(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 8);
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 4,
+                      .prefetch = 1});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  service.reset();
+  service = std::make_unique<RunningService>(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  uint64_t episode = 1;
+  while (episode == 1) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    episode = Load<uint64_t>(batch.observations, 0);
+  }
+  EXPECT_EQ(episode, 2u);
+}
+
+// A service without a checkpoint gives the keys of the one before it again.
+TEST(RestartedServiceTest, PrioritiesOfAServiceBeforeARestartAreDropped) {
+  const EpisodeMaker maker = MakePixels();
+  std::optional<RunningService> service(std::in_place, StackedTable(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 8);
+  BatchReader reader({.endpoints = {endpoint},
+                      .shape = maker.shape,
+                      .batch_size = 8,
+                      .prefetch = 1});
+  Batch old, batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &old), ReadResult::kOk);
+  service.reset();
+  service.emplace(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 8);
+  // batches of the first service may still be on the way
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (Load<uint64_t>(batch.observations, 0) == 1);
+  reader.UpdatePriorities(old, std::vector<float>(8, 77.0f));
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  reader.UpdatePriorities(batch, std::vector<float>(8, 2.0f));
+  const auto give_up = After(seconds(60));
+  while (reader.metrics().sent_updates < 8 && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(reader.metrics().dropped_updates, 8);
+  while (service->shard().Status().tables[0].updates == 0 &&
+         Clock::Real().Now() < give_up) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(service->shard().Status().tables[0].mass, 8 * 2.0);
+}
+
+// A learner's count of steps does not fall when a service loses some of them.
+TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
+  const EpisodeMaker maker = MakePixels();
+  std::optional<RunningService> service(std::in_place, StackedTable(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 10);
+  BatchReader reader(
+      {.endpoints = {endpoint}, .shape = maker.shape, .batch_size = 8});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  EXPECT_EQ(batch.total_steps, 10);
+  service.reset();
+  service.emplace(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 4);
+  // batches of the first service may still be on the way
+  uint64_t episode = 1;
+  while (episode == 1) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    EXPECT_EQ(batch.total_steps, 10);
+    episode = Load<uint64_t>(batch.observations, 0);
+  }
+  Insert(service->shard(), maker, 1, 3, 6);
+  while (batch.total_steps < 16) {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(batch.total_steps, 16);
+}
+
+}  // namespace
+}  // namespace replicant::replay
