@@ -1,33 +1,15 @@
-"""replicant.replay: what is written comes back; limits, errors, memory and processes."""
+"""replicant.replay: what is written comes back; windows, priorities and limits."""
 
-import gc
-import multiprocessing
-import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
-import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 
 from replicant import errors, replay
-
-STATE = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"))
-
-
-def write_episode(writer, length, start=0.0, signature=STATE):
-    """Step t has the observation [start + t, t], the action [-t] and the reward 1."""
-    writer.begin()
-    for t in range(length):
-        assert writer.append([start + t, t], [-t], 1.0)
-    assert writer.end([start + length, length])
-    assert writer.flush(60)
+from replay_steps import STATE, await_steps, write_episode
 
 
 @pytest.mark.parametrize("process", ["thread", "child"])
@@ -97,6 +79,29 @@ def test_frames_are_stored_once_and_come_back_stacked():
                 np.testing.assert_array_equal(batch.next_frames[row, k], frames[max(0, t - 1 + k)])
 
 
+@pytest.mark.parametrize("room_frames", [1000, 20])
+def test_kept_frames_make_the_same_stacks(room_frames):
+    signature = replay.Signature(None, ((1,), "float32"), frame=((4, 4, 1), "uint8"))
+    tables = {"default": {"n_step": 1, "stack": 3, "sampler": "uniform"}}
+    with replay.Replay.start(signature, tables) as service:
+        writer = service.writer()
+        reader = service.reader(batch_size=64, frame_store_bytes=room_frames * (16 + 8))
+        for _ in range(5):
+            writer.begin()
+            for t in range(20):
+                assert writer.append(None, [t], 1.0, frame=np.full((4, 4, 1), t, np.uint8))
+            assert writer.end(None, frame=np.full((4, 4, 1), 20, np.uint8))
+            assert writer.flush(60)
+            for _ in range(4):
+                batch = reader.sample(timeout=60)
+                t = batch.action[:, 0]
+                for j in range(3):
+                    wanted = np.maximum(0, t - 2 + j)
+                    np.testing.assert_array_equal(batch.frames[:, j, 0, 0, 0], wanted)
+                    np.testing.assert_array_equal(
+                        batch.next_frames[:, j, 3, 3, 0], np.maximum(0, t - 1 + j))
+
+
 def test_writers_in_threads_do_not_mix_their_rows():
     signature = replay.Signature({"id": ((), "float32"), "image": ((32, 32), "float32")},
                                  ((1,), "float32"))
@@ -127,14 +132,6 @@ def test_writers_in_threads_do_not_mix_their_rows():
     np.testing.assert_array_equal(batch.observation["id"], number)
     np.testing.assert_array_equal(batch.observation["image"].min((1, 2)), number)
     np.testing.assert_array_equal(batch.observation["image"].max((1, 2)), number)
-
-
-def await_steps(service, count):
-    """A reader draws as soon as there is an item: it is made when all steps are there."""
-    deadline = time.monotonic() + 60
-    while service.status()["counts"]["inserted_steps"] < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 WINDOWS = {"windows": {"window": 4, "period": 2, "stack": 3, "sampler": "uniform"},
@@ -308,323 +305,3 @@ def test_a_full_queue_gives_the_episode_up_after_the_timeout():
     assert not writer.append([0, 3], [0], 0.0)
     assert writer.metrics["dropped_episodes"] == 1
     assert not writer.flush(0.05) or writer.metrics["queued_groups"] == 0
-
-
-@pytest.mark.parametrize("process", ["thread", "child"])
-def test_a_checkpoint_brings_the_steps_back(tmp_path, process):
-    options = {"checkpoint_folder": str(tmp_path / "checkpoints"), "process": process}
-    with replay.Replay.start(STATE, **options) as service:
-        with service.writer() as writer, service.reader(batch_size=2) as reader:
-            write_episode(writer, 5)
-            reader.sample(timeout=60)
-            assert reader.checkpoint(7, timeout=60)
-            write_episode(writer, 3)
-    with replay.Replay.start(STATE, **options) as service:
-        assert service.status()["tables"][0]["size"] == 8
-    with replay.Replay.start(STATE, restore_checkpoint=7, **options) as service:
-        assert service.status()["tables"][0]["size"] == 5
-
-
-@pytest.mark.parametrize("process", ["thread", "child"])
-def test_metrics_and_periodic_checkpoints_are_kept_up(tmp_path, process):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    with replay.Replay.start(STATE, process=process, checkpoint_folder=tmp_path / "checkpoints",
-                             checkpoint_interval_s=0.1, metrics_address=address) as service:
-        with service.writer() as writer:
-            write_episode(writer, 5)
-        deadline = time.monotonic() + 60
-        while service.status()["checkpoints"]["last"] == 0:
-            assert time.monotonic() < deadline
-        metrics = b""
-        while b'replicant_replay_items{table="default"} 5' not in metrics:
-            assert time.monotonic() < deadline
-            with urllib.request.urlopen(f"http://{address}/metrics") as page:
-                metrics = page.read()
-    with pytest.raises(errors.ConfigError, match="shards: got 2, but a program's service is one shard"):
-        replay.Replay.start(STATE, shards=2, bind="tcp://127.0.0.1:{shard}", process=process)
-
-
-@pytest.mark.parametrize("process", ["thread", "child"])
-def test_a_last_checkpoint_that_fails_is_an_error(tmp_path, process):
-    folder, away = tmp_path / "checkpoints", tmp_path / "away"
-    options = {"checkpoint_folder": str(folder)}
-    service = replay.Replay.start(STATE, process=process, **options)
-    with service.writer() as writer:
-        write_episode(writer, 5)
-    folder.rename(away)
-    with pytest.raises(errors.IoError, match="the last checkpoint was not saved"):
-        service.close()
-    away.rename(folder)
-    service.close()
-    with replay.Replay.start(STATE, **options) as service:
-        assert service.status()["tables"][0]["size"] == (5 if process == "thread" else 0)
-
-
-@pytest.mark.parametrize("process", ["thread", "child"])
-def test_an_address_is_free_once_its_service_is_closed(process):
-    with replay.Replay.start(STATE) as service:
-        address = service.endpoint
-    for _ in range(3):
-        with replay.Replay.start(STATE, bind=address, process=process) as again:
-            assert again.endpoint == address
-
-
-def test_bad_settings_and_shapes_are_refused_with_the_reason():
-    with pytest.raises(errors.ConfigError, match="did you mean 'n_step'"):
-        replay.Replay.start(STATE, {"default": {"n_steps": 3}})
-    with pytest.raises(errors.ConfigError, match="did you mean 'n_step'"):
-        replay.Replay.start(STATE, {"default": {"n_steps": 3}}, process="child")
-    with replay.Replay.start(STATE) as service:
-        writer = service.writer()
-        with pytest.raises(errors.InvalidArgument, match=r"append\(\) before begin\(\)"):
-            writer.append([0, 0], [0], 0.0)
-        writer.begin()
-        with pytest.raises(errors.InvalidArgument, match=r"got the shape \(3,\), want \(2,\)"):
-            writer.append([0, 0, 0], [0], 0.0)
-        reader = service.reader(table="nothing")
-        with pytest.raises(errors.CommError, match="nothing"):
-            reader.sample(timeout=60)
-        writer.close()
-        with pytest.raises(errors.CommError, match="already closed"):
-            writer.append([0, 0], [0], 0.0)
-        other = replay.Writer(service.endpoint, replay.Signature(((3,), "float32"), None))
-        other.begin()
-        with pytest.raises(errors.CommError):
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                other.append([0, 0, 0], None, 0.0)
-                other.flush(0.01)
-
-
-@pytest.mark.parametrize("numbers, message", [
-    ({"reward": float("nan")}, "reward nan of step 3 is not finite"),
-    ({"reward": 1e300}, "reward inf of step 3 is not finite"),
-    ({"reward": 0.0, "discount": 1.5}, r"discount 1.5 of step 3 is outside \[0, 1\]"),
-    ({"reward": 0.0, "priority": -1.0}, "priority -1 of step 3 is not finite and >= 0"),
-])
-def test_a_step_with_wrong_numbers_is_refused_at_once_and_alone(numbers, message):
-    with replay.Replay.start(STATE) as service, service.writer() as writer:
-        writer.begin()
-        for t in range(3):
-            assert writer.append([0, t], [0], 0.0, priority=numbers.get("priority") and 1.0)
-        with pytest.raises(errors.InvalidArgument, match=message):
-            writer.append([0, 3], [0], **numbers)
-        assert writer.end([0, 3]) and writer.flush(60)
-        assert writer.metrics["acknowledged_steps"] == 3
-
-
-@pytest.mark.parametrize("observation, action, message", [
-    ([0, np.nan], [0], r"observation\[1\]: got nan, want finite numbers of float32"),
-    ([-np.inf, 0], [0], r"observation\[0\]: got -inf"),
-    ([1e300, 0], [0], r"observation\[0\]: got 1e\+300"),
-    ([0, 0], [np.float64("nan")], r"action\[0\]: got nan"),
-])
-def test_numbers_that_no_network_can_take_are_refused(observation, action, message):
-    with replay.Replay.start(STATE) as service, service.writer() as writer:
-        writer.begin()
-        with warnings.catch_warnings(action="error"):
-            with pytest.raises(errors.InvalidArgument, match=message):
-                writer.append(observation, action, 0.0)
-        assert writer.append([0, 0], [0], 0.0)
-        if action == [0]:
-            with pytest.raises(errors.InvalidArgument, match=message):
-                writer.end(observation)
-        assert writer.end([0, 0]) and writer.flush(60)
-        assert writer.metrics["acknowledged_steps"] == 1
-
-
-def test_an_extra_may_be_any_number():
-    signature = replay.Signature(((1,), "float32"), ((1,), "float32"), extra=((), "float32"))
-    with replay.Replay.start(signature) as service, service.writer() as writer:
-        writer.begin()
-        assert writer.append([0], [0], 0.0, extra=-np.inf)
-        assert writer.end([0], extra=np.nan) and writer.flush(60)
-
-
-def test_values_that_would_change_are_refused():
-    signature = replay.Signature(
-        {"pixel": ((2,), "uint8"), "count": ((), "int64"), "flag": ((), "bool")}, ((1,), "float32"))
-    good = {"pixel": [0, 255], "count": np.int8(-3), "flag": 1}
-    with replay.Replay.start(signature) as service:
-        writer = service.writer()
-        writer.begin()
-        for name, value, message in [
-                ("pixel", [0.2, 0.5], "pixel: got float64, want uint8"),
-                ("pixel", [-1, 300], "pixel: got -1 to 300, want uint8, 0 to 255"),
-                ("count", 1.9, "count: got float64, want int64"),
-                ("flag", 2, "flag: got 2 to 2, want bool, 0 to 1")]:
-            with pytest.raises(errors.InvalidArgument, match=message):
-                writer.append(good | {name: value}, [0], 0.0)
-        with pytest.raises(errors.InvalidArgument, match="got complex128, want float32"):
-            writer.append(good, [1j], 0.0)
-        # an integer action, and one in another precision
-        assert writer.append(good, [1], 0.0) and writer.append(good, np.full(1, 0.1), 0.0)
-        with pytest.raises(errors.InvalidArgument, match="frame: got one, the signature has none"):
-            writer.append(good, [1], 0.0, frame=np.zeros((4, 4)))
-        assert writer.end(good) and writer.flush(60)
-        observation = service.reader(batch_size=8).sample(timeout=60).observation
-        np.testing.assert_array_equal(observation["pixel"], np.tile(np.uint8([0, 255]), (8, 1)))
-        assert (observation["count"] == -3).all() and observation["flag"].all()
-    signature = replay.Signature(None, ((1,), "float32"), frame=((4, 6, 3), "uint8"))
-    with replay.Replay.start(signature) as service:
-        writer = service.writer()
-        writer.begin()
-        for call in (lambda: writer.append(None, [0], 0.0), lambda: writer.end(None)):
-            with pytest.raises(errors.InvalidArgument, match="frame: got none"):
-                call()
-
-
-@pytest.mark.parametrize("arguments, message", [
-    ({"observation": {"a": gymnasium.spaces.Text(5)}}, "observation/a: got Text .*, want an array"),
-    ({"observation": gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])},
-     "observation: got Tuple"),
-    ({"observation": ((3,), "float32", "x")}, "observation: got tuple"),
-    ({"observation": None, "extra": ((-3,), "float32")}, "extra: got tuple"),
-    ({"observation": None, "action": np.array([object()])}, "action: got ndarray"),
-    ({"observation": None, "frame": {"a": ((4,), "uint8"), "b": ((4,), "uint8")}},
-     "frame: got 2 arrays, want one"),
-])
-def test_what_a_signature_cannot_have_is_named(arguments, message):
-    with pytest.raises(errors.InvalidArgument, match=message):
-        replay.Signature(**{"action": ((1,), "float32")} | arguments)
-
-
-def test_values_of_another_structure_are_named():
-    signature = replay.Signature({"a": ((), "float32"), "b": ((2,), "float32")}, None)
-    with replay.Replay.start(signature) as service:
-        writer = service.writer()
-        writer.begin()
-        for value, message in [
-                ({"a": 1.0}, r"observation/b: got \['a'\], want a dictionary with 'b'"),
-                (np.zeros(3), "observation/a: got ndarray, want a dictionary with 'a'"),
-                ({"a": 1.0, "b": [[1], [1, 2]]}, "observation/b: .*inhomogeneous"),
-                ({"a": object(), "b": [1, 2]}, "observation/a: got object, want float32")]:
-            with pytest.raises(errors.InvalidArgument, match=message):
-                writer.append(value, None, 0.0)
-
-
-def test_settings_may_be_paths_and_numbers_of_numpy(tmp_path):
-    tables = {"default": {"n_step": np.int64(3), "discount": np.float32(0.5)}}
-    with replay.Replay.start(STATE, tables, checkpoint_folder=tmp_path / "replay"):
-        assert (tmp_path / "replay").exists()
-    with pytest.raises(errors.InvalidArgument, match="Replay.start: got object .*, want numbers"):
-        replay.Replay.start(STATE, seed=object())
-
-
-def test_a_service_with_keys_lets_in_who_is_listed(tmp_path):
-    for name in ("service", "client", "stranger"):
-        replay.make_keys(tmp_path / f"{name}.key", tmp_path / f"{name}.public")
-    client = {"key_file": tmp_path / "client.key", "server_key_file": tmp_path / "service.public"}
-    with replay.Replay.start(STATE, key_file=str(tmp_path / "service.key"),
-                             allowed_clients_file=str(tmp_path / "client.public")) as service:
-        with service.writer(**client) as writer:
-            write_episode(writer, 8)
-        with service.reader(batch_size=4, **client) as reader:
-            assert len(reader.sample(timeout=60)) == 4
-        assert service.status(60, **client)["tables"][0]["size"] == 8
-        with pytest.raises(errors.CommError, match="only one of the two sides has CURVE keys"):
-            service.status(60)
-        with pytest.raises(errors.CommError, match="refused this side's CURVE key"):
-            service.status(60, **client | {"key_file": tmp_path / "stranger.key"})
-    with pytest.raises(errors.InvalidArgument, match="server_key_file: .*got no key_file"):
-        service.status(server_key_file=tmp_path / "service.public")
-
-
-def test_held_batches_keep_their_numbers_and_outlive_their_reader():
-    signature = replay.Signature(((2,), "float32"), ((1,), "float32"), frame=((8, 8, 3), "uint8"))
-    with replay.Replay.start(signature) as service:
-        writer, reader = service.writer(), service.reader(batch_size=8)
-        writer.begin()
-        rng = np.random.default_rng(2)
-        for t in range(50):
-            assert writer.append([t, t], [t], t, frame=rng.integers(0, 255, (8, 8, 3), np.uint8))
-        assert writer.end([50, 50], frame=np.zeros((8, 8, 3), np.uint8))
-        held, copies, addresses = [], [], set()
-        for k in range(40):
-            batch = reader.sample(timeout=60)
-            addresses.add(batch.frames.ctypes.data)
-            part = [batch.frames, batch.observation[2:], batch.reward, batch][k % 4]
-            if k % 5 == 0:
-                held.append(part)
-                copies.append(np.array(getattr(part, "next_frames", part)))
-            del batch, part
-        reader.close()
-        del reader
-        gc.collect()
-        for part, copy in zip(held, copies):
-            np.testing.assert_array_equal(getattr(part, "next_frames", part), copy)
-        assert len(addresses) <= 8 + 2 + 4
-
-
-def _use_after_fork(writer, reader, service, results):
-    for call in (writer.begin, lambda: reader.sample(0.1)):
-        try:
-            call()
-        except errors.Error as error:
-            results.put(str(error))
-    endpoint, signature = service.endpoint, service.signature
-    with replay.Writer(endpoint, signature) as own:
-        write_episode(own, 3)
-    results.put("written")
-
-
-def test_a_forked_child_makes_its_own_clients():
-    context = multiprocessing.get_context("fork")
-    with replay.Replay.start(STATE) as service:
-        writer, reader = service.writer(), service.reader(batch_size=2)
-        results = context.Queue()
-        child = context.Process(target=_use_after_fork, args=(writer, reader, service, results))
-        child.start()
-        assert f"made in process {os.getpid()}" in results.get(timeout=60)
-        assert f"made in process {os.getpid()}" in results.get(timeout=60)
-        assert results.get(timeout=60) == "written"
-        child.join(60)
-        assert child.exitcode == 0
-        assert len(reader.sample(timeout=60)) == 2
-
-
-def test_a_fork_does_not_hold_up_a_child_service():
-    context = multiprocessing.get_context("fork")
-    service = replay.Replay.start(STATE, process="child")
-    fork = context.Process(target=time.sleep, args=(60,))
-    fork.start()
-    began = time.monotonic()
-    service.close()
-    assert time.monotonic() - began < 30
-    fork.kill()
-    fork.join()
-
-
-def await_end(pid):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-                if stat.read().rsplit(")", 1)[1].split()[0] == "Z":
-                    return
-        except FileNotFoundError:
-            return
-        time.sleep(0.05)
-    raise AssertionError("the child process still runs")
-
-
-@pytest.mark.parametrize("fork", ["", "os.fork() or time.sleep(60)"])
-def test_a_child_service_ends_with_its_parent(fork):
-    program = f"""
-import os, signal, time
-from replicant import replay
-service = replay.Replay.start(replay.Signature(((2,), "float32"), None), process="child")
-print(service._server.pid, flush=True)
-{fork}
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
-                          start_new_session=True) as parent:
-        pid = int(parent.stdout.readline())
-        parent.wait(60)
-        try:
-            await_end(pid)
-        finally:
-            if fork:
-                os.killpg(parent.pid, signal.SIGKILL)
