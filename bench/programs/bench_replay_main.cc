@@ -4,20 +4,18 @@
 // "shm" is what clients of the service's host do by default: batches come
 // through shared memory, steps go over tcp loopback. "tcp" is what clients of
 // other hosts do: everything goes over tcp. An item counts when it is in the
-// replay, or stacked and decompressed in the reader's buffer.
+// replay, or stacked and decompressed in the reader's buffer. In the cases of a
+// learner it counts when it is in the step's input tensors: a learner of two
+// threads that computes nothing. "kept" readers keep the frames that they get.
 //
 // Pixel cases take recorded frames (bench/run/record_frames.py): what a
 // codec costs and saves depends on the picture.
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -33,11 +31,12 @@
 #include "base/log.h"
 #include "base/metrics/json_lines.h"
 #include "base/rpc/client.h"
-#include "base/rpc/server.h"
+#include "base/tensor/host_tensor.h"
 #include "base/thread.h"
+#include "bench/programs/service_process.h"
+#include "learner/workloads/agent/transition_pipeline.h"
 #include "replay/client/batch_reader.h"
 #include "replay/client/step_writer.h"
-#include "replay/service/service.h"
 
 namespace replicant::replay {
 namespace {
@@ -47,10 +46,11 @@ constexpr int64_t kFrameBytes = 84 * 84 * 3;
 constexpr int64_t kObservationBytes = 17 * 4;
 constexpr int64_t kActionBytes = 6 * 4;
 constexpr int64_t kEpisodeSteps = 500;
+constexpr int64_t kPixelSteps = 10'000;  // that samples are drawn from
 constexpr int64_t kBatch = 256;
 constexpr int64_t kWindow = 8;
 
-enum class Kind { kInsert, kSample, kUpdate, kEncode };
+enum class Kind { kInsert, kSample, kLearner, kUpdate, kEncode };
 
 struct Case {
   Kind kind = Kind::kInsert;
@@ -59,6 +59,7 @@ struct Case {
   int writers = 1;
   bool has_windows = false;
   bool keeps_frames = false;  // the reader
+  int services = 1;           // that share the steps
 
   std::string Name() const {
     const std::string what =
@@ -72,6 +73,11 @@ struct Case {
         return fmt::format("replay/{}/{}-{}/{}{}",
                            has_windows ? "windows" : "sample", what, kBatch,
                            transport, keeps_frames ? "/kept" : "");
+      case Kind::kLearner:
+        return fmt::format(
+            "replay/learner/{}-{}/{}{}{}", what, kBatch, transport,
+            keeps_frames ? "/kept" : "",
+            services > 1 ? fmt::format("/services-{}", services) : "");
       case Kind::kUpdate:
         return fmt::format("replay/update/{}", kBatch);
       case Kind::kEncode:
@@ -95,7 +101,18 @@ std::vector<Case> AllCases() {
                      .codec = FrameCodec::kLz4,
                      .is_shm = is_shm,
                      .keeps_frames = true});
+    for (const bool keeps_frames : {false, true}) {
+      cases.push_back({.kind = Kind::kLearner,
+                       .codec = FrameCodec::kLz4,
+                       .is_shm = is_shm,
+                       .keeps_frames = keeps_frames});
+    }
   }
+  cases.push_back({.kind = Kind::kLearner,
+                   .codec = FrameCodec::kLz4,
+                   .is_shm = false,
+                   .keeps_frames = true,
+                   .services = 3});
   for (const std::optional<FrameCodec> codec :
        {std::optional<FrameCodec>(), std::optional(FrameCodec::kLz4),
         std::optional(FrameCodec::kNone)}) {
@@ -105,13 +122,6 @@ std::vector<Case> AllCases() {
   cases.push_back({.kind = Kind::kUpdate});
   cases.push_back({Kind::kEncode, FrameCodec::kLz4});
   return cases;
-}
-
-double SecondsOf(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 // Frames one after the other, used in turn.
@@ -155,68 +165,6 @@ ShardConfig ConfigOf(const Case& c) {
   }
   return config;
 }
-
-void Serve(const ShardConfig& config, int endpoint_fd) {
-  Shard shard(config, &Clock::Real());
-  rpc::ZmqContext context;
-  rpc::Server server(context, ReplayProtocol(), rpc::ServerOptions());
-  Service service(&shard, {}, &Clock::Real());
-  service.AttachTo(server);
-  const std::string endpoint = server.Bind("tcp://127.0.0.1:*");
-  if (write(endpoint_fd, endpoint.data(), endpoint.size()) < 0) return;
-  close(endpoint_fd);
-  server.Run();
-}
-
-// A service in a separate process, on a port of this host. No thread may run
-// while it is made.
-class ServiceProcess {
- public:
-  explicit ServiceProcess(const Case& c) : config_(ConfigOf(c)) {
-    std::array<int, 2> fds{};
-    if (pipe(fds.data()) != 0) throw IoError::FromErrno("pipe", "", errno);
-    pid_ = fork();
-    if (pid_ < 0) throw IoError::FromErrno("fork", "", errno);
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      Serve(config_, fds[1]);
-      _exit(1);
-    }
-    close(fds[1]);
-    std::array<char, 256> text{};
-    const ssize_t size = read(fds[0], text.data(), text.size());
-    close(fds[0]);
-    if (size <= 0) throw CommError("bench_replay: the service did not start");
-    endpoint_.assign(text.data(), static_cast<size_t>(size));
-    clock_getcpuclockid(pid_, &cpu_clock_);
-  }
-  ~ServiceProcess() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  ServiceProcess(const ServiceProcess&) = delete;
-  ServiceProcess& operator=(const ServiceProcess&) = delete;
-
-  const std::string& endpoint() const { return endpoint_; }
-  const StepShape& shape() const { return config_.shape; }
-  BatchForm form() const { return config_.tables[0].n_step.form(); }
-  double CpuSeconds() const { return SecondsOf(cpu_clock_); }
-
-  nlohmann::json Status() const {
-    rpc::ZmqContext context;
-    rpc::Client client(context, ReplayProtocol(), rpc::ClientOptions());
-    client.Connect(endpoint_);
-    const rpc::CallReply reply = client.Call(kStatusKind, {});
-    return nlohmann::json::parse(
-        rpc::DecodeMessage<StatusReply>(reply.payload).json);
-  }
-
- private:
-  const ShardConfig config_;
-  pid_t pid_ = -1;
-  clockid_t cpu_clock_ = CLOCK_PROCESS_CPUTIME_ID;
-  std::string endpoint_;
-};
 
 // Streams episodes until `until`, or `max_steps`.
 void Write(StepWriter& writer, const StepShape& shape, const Frames& frames,
@@ -262,11 +210,13 @@ struct Timing {
   int64_t received_bytes = 0;   // by the reader, without shared memory
 };
 
+using Services = std::vector<const ServiceProcess*>;
+
 // Reads the clocks when it is made, and adds what has passed since to `timing`.
 class Stopwatch {
  public:
-  explicit Stopwatch(const ServiceProcess* service)
-      : service_(service),
+  explicit Stopwatch(Services services)
+      : services_(std::move(services)),
         wall_(SecondsOf(CLOCK_MONOTONIC)),
         client_cpu_(SecondsOf(CLOCK_PROCESS_CPUTIME_ID)),
         service_cpu_(ServiceSeconds()) {}
@@ -280,27 +230,30 @@ class Stopwatch {
 
  private:
   double ServiceSeconds() const {
-    return service_ == nullptr ? 0.0 : service_->CpuSeconds();
+    double sum = 0.0;
+    for (const ServiceProcess* service : services_) {
+      sum += service->CpuSeconds();
+    }
+    return sum;
   }
 
-  const ServiceProcess* service_;
+  const Services services_;
   double wall_, client_cpu_, service_cpu_;
 };
 
 template <typename Step>
-Timing TimeFor(const ServiceProcess* service, double seconds,
-               const Step& step) {
+Timing TimeFor(const Services& services, double seconds, const Step& step) {
   Timing timing;
-  const Stopwatch watch(service);
+  const Stopwatch watch(services);
   while (watch.WallSeconds() < seconds) timing.items += step();
   watch.Read(&timing);
   return timing;
 }
 
 Timing RunInsert(const Case& c, const Frames& frames, double seconds) {
-  const ServiceProcess service(c);
+  const ServiceProcess service(ConfigOf(c));
   Timing timing;
-  const Stopwatch watch(&service);
+  const Stopwatch watch({&service});
   const auto until = Clock::Real().Now() + FromSeconds(seconds);
   std::vector<std::unique_ptr<Thread>> threads;
   threads.reserve(static_cast<size_t>(c.writers));
@@ -325,49 +278,121 @@ void Fill(const Case& c, const ServiceProcess& service, const Frames& frames) {
   StepWriter writer(WriterOf(c, service));
   Write(writer, service.shape(), frames,
         Clock::Real().Now() + std::chrono::minutes(5),
-        c.codec ? 10'000 : 200'000);
+        (c.codec ? kPixelSteps : 200'000) / c.services);
 }
 
-Timing RunSample(const Case& c, const Frames& frames, double seconds) {
-  const ServiceProcess service(c);
-  Fill(c, service, frames);
+// The services of a case, filled.
+class FilledServices {
+ public:
+  FilledServices(const Case& c, const Frames& frames) {
+    for (int i = 0; i < c.services; ++i) {
+      processes_.push_back(std::make_unique<ServiceProcess>(ConfigOf(c)));
+      all_.push_back(processes_.back().get());
+    }
+    for (const ServiceProcess* service : all_) Fill(c, *service, frames);
+  }
+
+  const Services& all() const { return all_; }
+  const ServiceProcess& first() const { return *all_[0]; }
+
+ private:
+  std::vector<std::unique_ptr<ServiceProcess>> processes_;
+  Services all_;
+};
+
+BatchReaderOptions ReaderOf(const Case& c, const FilledServices& services) {
   BatchReaderOptions options;
-  options.endpoints = {service.endpoint()};
-  options.shape = service.shape();
-  options.window = service.form().window;
+  for (const ServiceProcess* service : services.all()) {
+    options.endpoints.push_back(service->endpoint());
+  }
+  options.shape = services.first().shape();
+  options.window = services.first().form().window;
   options.batch_size = kBatch;
   options.prefetch = 4;
   options.decode_threads = 2;
   options.importance.exponent = 0.4;
   options.shares_memory = c.is_shm;
   if (c.keeps_frames) options.kept_frames.max_bytes = int64_t{1} << 34;
-  BatchReader reader(options);
-  Batch batch;
-  const auto step = [&] {
-    if (reader.Next(Clock::Real().Now() + std::chrono::seconds(30), &batch) !=
-        ReadResult::kOk) {
-      throw CommError("bench_replay: no batch");
-    }
-    return batch.size;
-  };
-  TimeFor(&service, seconds / 10, step);
+  return options;
+}
+
+Clock::TimePoint Patience() {
+  return Clock::Real().Now() + std::chrono::seconds(30);
+}
+
+// Times step(), which draws a batch of `reader` and returns its size.
+template <typename Step>
+Timing TimeReads(const Case& c, const FilledServices& services,
+                 const BatchReader& reader, double seconds, const Step& step) {
+  TimeFor(services.all(), seconds / 10, step);
   // measured with the store full
   while (c.keeps_frames &&
-         reader.metrics().kept_frames_bytes < 10'000 * kFrameBytes) {
+         reader.metrics().kept_frames_bytes < kPixelSteps * kFrameBytes) {
     step();
   }
   const int64_t received = reader.metrics().received_bytes;
-  Timing timing = TimeFor(&service, seconds, step);
+  Timing timing = TimeFor(services.all(), seconds, step);
   timing.received_bytes = reader.metrics().received_bytes - received;
-  timing.item_bytes = service.form().BytesOf(service.shape()).total();
+  const ServiceProcess& first = services.first();
+  timing.item_bytes = first.form().BytesOf(first.shape()).total();
   if ((reader.metrics().memory_replies > 0) != c.is_shm) {
     throw CommError("bench_replay: batches did not come by " + c.Name());
   }
   return timing;
 }
 
+Timing RunSample(const Case& c, const Frames& frames, double seconds) {
+  const FilledServices services(c, frames);
+  BatchReader reader(ReaderOf(c, services));
+  Batch batch;
+  return TimeReads(c, services, reader, seconds, [&] {
+    if (reader.Next(Patience(), &batch) != ReadResult::kOk) {
+      throw CommError("bench_replay: no batch");
+    }
+    return batch.size;
+  });
+}
+
+// As programs/learner does on two processors: the step's threads, which have
+// nothing else to do here, make the input.
+Timing RunLearner(const Case& c, const Frames& frames, double seconds) {
+  constexpr int kThreads = 2;
+  const FilledServices services(c, frames);
+  BatchReaderOptions options = ReaderOf(c, services);
+  options.prefetch = BatchReaderOptions().prefetch;
+  options.decode_threads = 0;
+  BatchReader reader(options);
+  const TableConfig table = ConfigOf(c).tables[0];
+  learner::TransitionPipeline pipeline(
+      {.task = {.has_pixels = true,
+                .observation = Shape({84, 84, 3 * table.n_step.stack}),
+                .frame_stack = table.n_step.stack,
+                .action_minimum = std::vector<double>(6, -1.0),
+                .action_maximum = std::vector<double>(6, 1.0)},
+       .n_step = table.n_step.n_step},
+      kBatch, kThreads, &reader);
+  // a step reads one set while the next is written
+  std::vector<HostTensor> tensors;
+  for (const auto& spec : pipeline.specs()) {
+    for (int i = 0; i < 2; ++i) tensors.emplace_back(spec.dtype, spec.shape);
+  }
+  std::array<std::vector<MutableTensorView>, 2> inputs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    inputs[i % 2].push_back(tensors[i].mutable_view());
+  }
+  size_t turn = 0;
+  return TimeReads(c, services, reader, seconds, [&] {
+    if (pipeline.NextAhead(Patience(), inputs[turn++ % 2]) !=
+        replicator::NextResult::kOk) {
+      throw CommError("bench_replay: no batch");
+    }
+    pipeline.UseAhead();
+    return pipeline.batch().size;
+  });
+}
+
 Timing RunUpdate(const Case& c, double seconds) {
-  const ServiceProcess service(c);
+  const ServiceProcess service(ConfigOf(c));
   Fill(c, service, {});
   rpc::ZmqContext context;
   rpc::Client client(context, ReplayProtocol(), rpc::ClientOptions());
@@ -376,7 +401,7 @@ Timing RunUpdate(const Case& c, double seconds) {
   for (uint32_t i = 0; i < kBatch; ++i) {
     request.updates.push_back({{i * 701, 0}, 2.0f});
   }
-  return TimeFor(&service, seconds, [&] {
+  return TimeFor({&service}, seconds, [&] {
     // a hundred one way, and one whose answer says that all are in
     for (int i = 0; i < 100; ++i) {
       if (client.SendOneWay(kUpdateKind, request.Encode(),
@@ -398,7 +423,7 @@ Timing RunEncode(const Case& c, const Frames& frames, double seconds) {
   FrameBlockEncoder encoder(*c.codec, kFrameBytes, kChunk);
   int64_t step = 0;
   size_t bytes = 0;
-  Timing timing = TimeFor(nullptr, seconds, [&] {
+  Timing timing = TimeFor({}, seconds, [&] {
     for (int64_t i = 0; i < kChunk; ++i) encoder.Add(frames.Of(step++));
     bytes += encoder.Finish().size();
     return kChunk;
@@ -414,6 +439,8 @@ Timing Run(const Case& c, const Frames& frames, double seconds) {
       return RunInsert(c, frames, seconds);
     case Kind::kSample:
       return RunSample(c, frames, seconds);
+    case Kind::kLearner:
+      return RunLearner(c, frames, seconds);
     case Kind::kUpdate:
       return RunUpdate(c, seconds);
     case Kind::kEncode:
@@ -450,7 +477,8 @@ int Main(int argc, char** argv) {
   double seconds = 1.0;
   CLI::App app("Measures the replay service.", "bench_replay");
   app.add_flag("--list", list, "print the names of all cases");
-  app.add_option("--filter", filter, "run only names that contain this");
+  app.add_option("--filter", filter,
+                 "run the case of this name, else those that contain it");
   app.add_option("--seconds", seconds, "time per case, default 1")
       ->check(CLI::Range(0.001, 3600.0));
   app.add_option("--frames", frames_path,
@@ -459,8 +487,13 @@ int Main(int argc, char** argv) {
   InitLogging({.role = "bench_replay"});
   const Frames frames =
       frames_path.empty() ? Frames() : ReadFrames(frames_path);
-  for (const Case& c : AllCases()) {
-    if (c.Name().find(filter) == std::string::npos) continue;
+  const std::vector<Case> cases = AllCases();
+  const bool is_one = std::ranges::count(cases, filter, &Case::Name) > 0;
+  for (const Case& c : cases) {
+    if (is_one ? c.Name() != filter
+               : c.Name().find(filter) == std::string::npos) {
+      continue;
+    }
     if (list) {
       fmt::print("{}\n", c.Name());
     } else if (c.codec && frames.bytes.empty()) {
