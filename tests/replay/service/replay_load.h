@@ -17,7 +17,16 @@ namespace replicant::replay::testing {
 struct LoadReport {
   std::atomic<int64_t> rounds{0};  // episodes written, or batches read
   std::atomic<int64_t> steps{0};   // acknowledged
+  // of a reader that keeps frames (BatchReaderMetrics)
+  std::atomic<int64_t> kept_bytes{0};
+  std::atomic<int64_t> evicted_frames{0};
+  std::atomic<int64_t> drawn_frames{0};
+  std::atomic<int64_t> drawn_kept_frames{0};
 };
+
+// Bytes of a frame of `replay_load frames`, and frames of a stack.
+inline constexpr int64_t kLoadFrameBytes = 40 * 40 * 3;
+inline constexpr int64_t kLoadStack = 3;
 
 // A LoadReport in a file that several processes share; made if it is not there.
 class LoadReportFile {

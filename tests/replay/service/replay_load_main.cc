@@ -3,12 +3,15 @@
 //   replay_load write ENDPOINT REPORT [PAUSE_MS]  streams episodes without end
 //   replay_load read ENDPOINT REPORT [PAUSE_MS]   draws batches, checks each
 //   item
+//   replay_load write-frames, read-frames         the same with frames; a fifth
+//   argument is the size of the reader's frame store, in bytes
 //
 // It pauses after every episode and batch, as the machine is for others, too: 1
 // ms, or at full rate 0.
 //
 // SIGTERM ends it, a writer after everything was acknowledged. Its work stands
 // in the file REPORT (replay_load.h), even after it was killed.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +29,19 @@ namespace {
 
 constexpr int64_t kEpisodeSteps = 43;
 
+// Steps with frames, or without.
+EpisodeMaker MakerOf(bool has_frames) {
+  EpisodeMaker maker;
+  maker.shape.frame_bytes = has_frames ? kLoadFrameBytes : 0;
+  return maker;
+}
+
+std::vector<std::byte> FrameOf(const EpisodeMaker& maker, uint64_t episode,
+                               int64_t step) {
+  if (maker.shape.frame_bytes == 0) return {};
+  return maker.Frame(episode, step);
+}
+
 Clock::TimePoint Soon() { return Clock::Real().Now() + std::chrono::hours(1); }
 
 void AppendEpisode(StepWriter& writer, const EpisodeMaker& maker,
@@ -33,14 +49,16 @@ void AppendEpisode(StepWriter& writer, const EpisodeMaker& maker,
   writer.BeginEpisode();
   for (int64_t t = 0; t < kEpisodeSteps; ++t) {
     if (writer.Append({.observation = maker.Observation(episode, t),
+                       .frame = FrameOf(maker, episode, t),
                        .action = maker.Action(episode, t),
                        .reward = EpisodeMaker::Reward(t)},
                       Soon()) != AppendResult::kOk) {
       return;
     }
   }
-  static_cast<void>(
-      writer.EndEpisode(maker.Observation(episode, kEpisodeSteps), {}, Soon()));
+  static_cast<void>(writer.EndEpisode(maker.Observation(episode, kEpisodeSteps),
+                                      FrameOf(maker, episode, kEpisodeSteps),
+                                      Soon()));
 }
 
 void Flush(StepWriter& writer, LoadReport& report) {
@@ -49,9 +67,8 @@ void Flush(StepWriter& writer, LoadReport& report) {
 }
 
 void Write(const std::string& endpoint, LoadReport& report,
-           std::chrono::milliseconds pause) {
+           std::chrono::milliseconds pause, const EpisodeMaker& maker) {
   const StopSignal stop;
-  const EpisodeMaker maker;
   StepWriter writer({.endpoint = endpoint,
                      .shape = maker.shape,
                      .group_steps = 4,
@@ -94,20 +111,46 @@ void CheckBatch(const Batch& batch) {
   }
 }
 
+// Every frame is the one of its episode and step.
+void CheckFrames(const Batch& batch, const EpisodeMaker& maker) {
+  const auto frames_bytes = static_cast<size_t>(kLoadStack * kLoadFrameBytes);
+  const auto has = [&](const HostBuffer& frames, const HostBuffer& rows,
+                       size_t i) {
+    const Mark mark = MarkOf(rows, i);
+    return std::ranges::equal(
+        frames.bytes().subspan(i * frames_bytes, frames_bytes),
+        maker.Stack(mark.episode, static_cast<int64_t>(mark.step), kLoadStack));
+  };
+  for (size_t i = 0; i < static_cast<size_t>(batch.size); ++i) {
+    if (!has(batch.frames, batch.observations, i) ||
+        !has(batch.next_frames, batch.next_observations, i)) {
+      throw std::runtime_error("a frame of another step");
+    }
+  }
+}
+
 void Read(const std::string& endpoint, LoadReport& report,
-          std::chrono::milliseconds pause) {
+          std::chrono::milliseconds pause, const EpisodeMaker& maker,
+          int64_t store_bytes) {
   const StopSignal stop;
   BatchReader reader({.endpoints = {endpoint},
-                      .shape = EpisodeMaker().shape,
+                      .shape = maker.shape,
                       .batch_size = 64,
-                      .prefetch = 2});
+                      .prefetch = 2,
+                      .kept_frames = {.max_bytes = store_bytes}});
   Batch batch;
   while (stop.count() == 0) {
     const auto deadline = Clock::Real().Now() + std::chrono::milliseconds(50);
     if (reader.Next(deadline, &batch) != ReadResult::kOk) continue;
     CheckBatch(batch);
+    if (maker.shape.frame_bytes > 0) CheckFrames(batch, maker);
     reader.UpdatePriorities(
         batch, std::vector<float>(static_cast<size_t>(batch.size), 0.5f));
+    const BatchReaderMetrics metrics = reader.metrics();
+    report.kept_bytes = metrics.kept_frames_bytes;
+    report.evicted_frames = metrics.evicted_frames;
+    report.drawn_frames = metrics.drawn_frames;
+    report.drawn_kept_frames = metrics.drawn_kept_frames;
     ++report.rounds;
     std::this_thread::sleep_for(pause);
   }
@@ -119,12 +162,21 @@ void Read(const std::string& endpoint, LoadReport& report,
 int main(int argc, char** argv) {
   using namespace replicant::replay::testing;  // NOLINT
   try {
-    if (argc != 4 && argc != 5) {
-      throw std::runtime_error("want write|read ENDPOINT REPORT [PAUSE_MS]");
+    if (argc < 4 || argc > 6) {
+      throw std::runtime_error(
+          "want write|read|write-frames|read-frames ENDPOINT REPORT [PAUSE_MS "
+          "[STORE_BYTES]]");
     }
+    const std::string role = argv[1];
     const LoadReportFile report(argv[3]);
-    const std::chrono::milliseconds pause(argc == 5 ? std::atoi(argv[4]) : 1);
-    (std::string(argv[1]) == "write" ? Write : Read)(argv[2], *report, pause);
+    const std::chrono::milliseconds pause(argc > 4 ? std::atoi(argv[4]) : 1);
+    const EpisodeMaker maker = MakerOf(role.ends_with("-frames"));
+    if (role.starts_with("write")) {
+      Write(argv[2], *report, pause, maker);
+    } else {
+      Read(argv[2], *report, pause, maker,
+           argc > 5 ? std::atoll(argv[5]) : int64_t{0});
+    }
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "replay_load: %s\n", e.what());

@@ -69,6 +69,7 @@ class ServiceProcess {
     throw Error("the service does not listen: " + log());
   }
 
+  void Signal(int signal) { process_->Signal(signal); }
   // SIGKILL, or SIGTERM and a clean end.
   void Kill() {
     process_->Signal(SIGKILL);
