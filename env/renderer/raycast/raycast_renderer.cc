@@ -91,25 +91,30 @@ RaycastRenderer::RaycastRenderer(const mjModel& model,
                                  const RaycastRenderer* like)
     : RaycastRenderer(
           model,
-          MakeAssets(model, like == nullptr ? nullptr : like->assets_.get())) {}
+          MakeAssets(model, like == nullptr ? nullptr : like->assets_.get()),
+          std::make_shared<ScenePool>()) {}
 
 RaycastRenderer::RaycastRenderer(const mjModel& model,
-                                 std::shared_ptr<const raycast::Assets> assets)
-    : tables_(raycast::MakeTables(model.vis.quality.numslices,
+                                 std::shared_ptr<const raycast::Assets> assets,
+                                 std::shared_ptr<ScenePool> scenes)
+    : scenes_(std::move(scenes)),
+      tables_(raycast::MakeTables(model.vis.quality.numslices,
                                   model.vis.quality.numstacks,
                                   model.vis.quality.numquads)),
       assets_(std::move(assets)) {}
 
 std::unique_ptr<Renderer> RaycastRenderer::MakeSibling(
     const mjModel& model) const {
-  return std::unique_ptr<Renderer>(new RaycastRenderer(model, assets_));
+  return std::unique_ptr<Renderer>(
+      new RaycastRenderer(model, assets_, scenes_));
 }
 
 void RaycastRenderer::Render(const mjModel& model, mjData& data, int camera,
                              int height, int width, std::span<uint8_t> rgb) {
-  if (!scene_) scene_ = std::make_unique<Scene>(model);
   CheckImage(height, width, rgb);
-  RenderScene(model, scene_->Update(model, data, camera), height, width, rgb);
+  std::unique_ptr<Scene> scene = scenes_->Take(model);
+  RenderScene(model, scene->Update(model, data, camera), height, width, rgb);
+  scenes_->Return(std::move(scene));
 }
 
 void RaycastRenderer::RenderScene(const mjModel& model, const mjvScene& scene,

@@ -9,7 +9,7 @@
 #include "env/renderer/raycast/snapshot.h"
 #include "env/renderer/raycast/tables.h"
 #include "env/renderer/renderer.h"
-#include "env/renderer/scene.h"
+#include "env/renderer/scene_pool.h"
 
 namespace replicant::env {
 
@@ -26,7 +26,7 @@ namespace replicant::env {
 // Draws planes, spheres, ellipsoids, capsules, cylinders, boxes, meshes, height
 // fields, skins and flexes.
 //
-// Thread-safety: one thread at a time; siblings share only constant assets.
+// Thread-safety: one thread at a time; siblings may draw at once.
 class RaycastRenderer : public Renderer {
  public:
   // Takes over the unchanged textures of `like`, an older renderer of this
@@ -67,10 +67,11 @@ class RaycastRenderer : public Renderer {
 
  private:
   RaycastRenderer(const mjModel& model,
-                  std::shared_ptr<const raycast::Assets> assets);
+                  std::shared_ptr<const raycast::Assets> assets,
+                  std::shared_ptr<ScenePool> scenes);
 
-  // made when it is first needed
-  std::unique_ptr<Scene> scene_;
+  // shared with siblings
+  std::shared_ptr<ScenePool> scenes_;
   raycast::Tables tables_;
   // shared with siblings; replaced when they are reloaded
   std::shared_ptr<const raycast::Assets> assets_;
