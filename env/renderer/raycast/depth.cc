@@ -199,7 +199,6 @@ void FindNearest(const Snapshot& snapshot, const Tables& tables,
                  std::span<int32_t> primitive) {
   const auto width = static_cast<size_t>(snapshot.width);
   const auto height = static_cast<size_t>(snapshot.height);
-  constexpr size_t kLargestVector = 16;
   const size_t stride =
       (width + kLargestVector - 1) / kLargestVector * kLargestVector;
   // rows of whole vectors; working memory

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "base/instruction_sets.h"
@@ -19,33 +19,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
-// ---------------------------------------------------------------------- sky
-
-HWY_ATTR void PaintSky(const Snapshot& snapshot, Sky& sky, size_t stride) {
-  const Rays& rays = snapshot.rays;
-  // MuJoCo turns the cube by 90 degrees about x
-  const auto turned = [](Vec3 d) HWY_ATTR {
-    return Vec3{d.x, d.z, Zero() - d.y};
-  };
-  for (int y = 0; y < snapshot.height; ++y) {
-    const Vec3 row =
-        Fma(Set(rays.per_y), Set(static_cast<float>(y) + 0.5f), Set(rays.base));
-    auto* color = reinterpret_cast<int32_t*>(sky.color.data()) +
-                  static_cast<size_t>(y) * stride;
-    for (size_t x = 0; x < stride; x += NumLanes()) {
-      const Float column = ToFloat(CountFrom(static_cast<int32_t>(x)));
-      const Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
-      const Int painted =
-          snapshot.sky == nullptr
-              ? hn::Zero(kInt)
-              : Pack(ToBytes(SampleCube(*snapshot.sky, turned(direction),
-                                        turned(Set(rays.per_x)),
-                                        turned(Set(rays.per_y)))));
-      hn::StoreU(painted, kInt, color + x);
-    }
-  }
-}
-
 // ----------------------------------------------------------------- deposits
 
 size_t PixelIndex(int32_t pixel, size_t stride) {
@@ -59,23 +32,23 @@ uint32_t CountBits(int32_t samples) {
 
 // Sum of two packed colours, each channel at most 255.
 uint32_t AddSaturated(uint32_t a, uint32_t b) {
-  uint32_t sum = 0;
-  for (int shift = 0; shift < 3 * kChannelBits; shift += kChannelBits) {
-    const uint32_t channel =
-        ((a >> shift) & kChannelMask) + ((b >> shift) & kChannelMask);
-    sum |= std::min(channel, 255u) << shift;
-  }
-  return sum;
+  constexpr uint32_t kEach = 1 | 1 << kChannelBits | 1 << 2 * kChannelBits;
+  const uint32_t sum = a + b;
+  // bit 8 of a channel's sum is set beyond 255
+  const uint32_t over = sum & (kEach << 8);
+  return (sum | (over - (over >> 8))) & (kEach * 255);
 }
 
-// `share` of a packed colour over another, rounded to 8 bits.
+// `share` of a packed colour over another, rounded to 8 bits, half up.
 uint32_t BlendOver(uint32_t over, uint32_t under, float share) {
   uint32_t blend = 0;
   for (int shift = 0; shift < 3 * kChannelBits; shift += kChannelBits) {
     const auto a = static_cast<float>((over >> shift) & kChannelMask);
     const auto b = static_cast<float>((under >> shift) & kChannelMask);
     const float value = a * share + b * (1.0f - share);
-    blend |= static_cast<uint32_t>(std::lround(value)) << shift;
+    const auto whole = static_cast<int32_t>(value);
+    const bool is_up = value - static_cast<float>(whole) >= 0.5f;
+    blend |= static_cast<uint32_t>(whole + (is_up ? 1 : 0)) << shift;
   }
   return blend;
 }
@@ -108,29 +81,35 @@ HWY_INLINE bool IsRun(const PixelList& list, size_t i) {
                              hn::Eq(samples, hn::Set(kInt, kAllSamples))));
 }
 
-// Puts the shaded list into the picture: into the sums, and into the samples
-// if transparent geoms will be laid over them.
+// Puts the shaded list into the picture: into the sums, or into the samples if
+// they are kept.
 HWY_ATTR void Deposit(const Snapshot& snapshot, const PixelList& list,
                       bool is_mirror, Frame& frame) {
   const bool keeps_samples = snapshot.keeps_samples();
   for (size_t i = 0; i < list.count;) {
     const size_t at = PixelIndex(list.pixels[i], frame.stride);
-    if (!keeps_samples && i + NumLanes() <= list.count && IsRun(list, i)) {
+    if (i + NumLanes() <= list.count && IsRun(list, i)) {
       const Int color = hn::LoadU(
           kInt, reinterpret_cast<const int32_t*>(frame.shaded.data()) + i);
-      hn::StoreU(hn::ShiftLeft<2>(color), kInt,
-                 reinterpret_cast<int32_t*>(frame.sum.data()) + at);
-      if (is_mirror) {
-        hn::StoreU(color, kInt,
-                   reinterpret_cast<int32_t*>(frame.mirror_color.data()) + at);
+      const auto store = [at](Int value, Lanes<uint32_t>& to) HWY_ATTR {
+        hn::StoreU(value, kInt, reinterpret_cast<int32_t*>(to.data()) + at);
+      };
+      if (keeps_samples) {
+        for (Lanes<uint32_t>& kept : frame.color) store(color, kept);
+      } else {
+        store(hn::ShiftLeft<2>(color), frame.sum);
+        if (is_mirror) store(color, frame.mirror_color);
       }
       i += NumLanes();
       continue;
     }
     const uint32_t color = frame.shaded[i];
-    frame.sum.data()[at] += color * CountBits(list.samples[i]);
-    if (is_mirror) frame.mirror_color.data()[at] = color;
-    if (keeps_samples) KeepSamples(at, list.samples[i], color, frame.color);
+    if (keeps_samples) {
+      KeepSamples(at, list.samples[i], color, frame.color);
+    } else {
+      frame.sum.data()[at] += color * CountBits(list.samples[i]);
+      if (is_mirror) frame.mirror_color.data()[at] = color;
+    }
     ++i;
   }
 }
@@ -158,14 +137,17 @@ void DepositTransparent(const PixelList& list, float alpha, const Frame& frame,
   }
 }
 
-// Adds what the samples see in the mirror to its own colour.
-void AddReflection(const PixelList& mirror, Frame& frame) {
-  for (size_t i = 0; i < mirror.count; ++i) {
-    const size_t at = PixelIndex(mirror.pixels[i], frame.stride);
+// Adds what the samples of `list` see in the mirror to its own colour. A sample
+// in several lists is added once: the reflection is left black, as the next
+// picture needs it.
+void AddReflection(const PixelList& list, Frame& frame) {
+  for (size_t i = 0; i < list.count; ++i) {
+    const size_t at = PixelIndex(list.pixels[i], frame.stride);
     for (size_t s = 0; s < kNumSamples; ++s) {
-      if ((mirror.samples[i] >> s & 1) == 0) continue;
+      if ((list.samples[i] >> s & 1) == 0) continue;
       uint32_t& color = frame.color[s].data()[at];
-      color = AddSaturated(color, frame.reflection[s].data()[at]);
+      color =
+          AddSaturated(color, std::exchange(frame.reflection[s].data()[at], 0));
     }
   }
 }
@@ -226,18 +208,13 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
       DepositMirrored(snapshot, list, frame);
     }
   };
-  if (snapshot.keeps_samples()) {
-    for (Lanes<uint32_t>& seen : frame.reflection) {
-      std::fill_n(seen.data(), seen.size(), 0u);
-    }
-  }
   for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
     if (!snapshot.primitives[k].is_transparent) shade(k);
   }
   ForEachTransparent(snapshot, shade);
-  if (snapshot.keeps_samples()) {
-    AddReflection(frame.direct_lists[static_cast<size_t>(snapshot.mirror)],
-                  frame);
+  if (!snapshot.keeps_samples()) return;
+  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+    AddReflection(frame.mirrored_lists[k], frame);
   }
 }
 
@@ -269,12 +246,15 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
 
 // ------------------------------------------------------------------ resolve
 
-void SumSamples(const Snapshot& snapshot, Frame& frame) {
+HWY_ATTR void SumSamples(const Snapshot& snapshot, Frame& frame) {
   const size_t size = static_cast<size_t>(snapshot.height) * frame.stride;
-  for (size_t i = 0; i < size; ++i) {
-    uint32_t sum = 0;
-    for (size_t s = 0; s < kNumSamples; ++s) sum += frame.color[s].data()[i];
-    frame.sum.data()[i] = sum;
+  for (size_t i = 0; i < size; i += NumLanes()) {
+    Int sum = hn::Zero(kInt);
+    for (const Lanes<uint32_t>& color : frame.color) {
+      sum = sum +
+            hn::LoadU(kInt, reinterpret_cast<const int32_t*>(color.data()) + i);
+    }
+    hn::StoreU(sum, kInt, reinterpret_cast<int32_t*>(frame.sum.data()) + i);
   }
 }
 
@@ -310,8 +290,7 @@ HWY_ATTR void Resolve(const Snapshot& snapshot, const Frame& frame,
 }
 
 HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
-                        bool paints_sky, Frame& frame, Sky& sky, uint8_t* rgb) {
-  if (paints_sky) PaintSky(snapshot, sky, frame.stride);
+                        Frame& frame, Sky& sky, uint8_t* rgb) {
   const Views views = MakeViews(snapshot);
   FindVisible(snapshot, views, sky, frame);
   DrawDirect(snapshot, tables, views, frame);
@@ -333,10 +312,8 @@ namespace {
 
 HWY_EXPORT(DrawFrame);
 
-// Fits the memory to the picture; returns whether the sky must be painted.
-bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
-  // whole vectors of any width: 16 floats at most
-  constexpr size_t kLargestVector = 16;
+// Fits the memory to the picture, and forgets a sky that looks different now.
+void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   frame.stride = (static_cast<size_t>(snapshot.width) + kLargestVector - 1) /
                  kLargestVector * kLargestVector;
   const size_t size = frame.stride * static_cast<size_t>(snapshot.height);
@@ -359,6 +336,7 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
     frame.mirrored_lists.resize(snapshot.primitives.size());
   }
   sky.color.Resize(size);
+  sky.is_painted.resize(size / kLargestVector);
 
   const bool is_same =
       sky.texture == snapshot.sky && sky.orientation == snapshot.orientation &&
@@ -366,21 +344,21 @@ bool Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
       sky.rays.per_x == snapshot.rays.per_x &&
       sky.rays.per_y == snapshot.rays.per_y && sky.height == snapshot.height &&
       sky.width == snapshot.width;
+  if (is_same) return;
+  std::fill(sky.is_painted.begin(), sky.is_painted.end(), uint8_t{0});
   sky.texture = snapshot.sky;
   sky.orientation = snapshot.orientation;
   sky.rays = snapshot.rays;
   sky.height = snapshot.height;
   sky.width = snapshot.width;
-  return !is_same;
 }
 
 }  // namespace
 
 void Draw(const Snapshot& snapshot, const Tables& tables, Frame& frame,
           Sky& sky, std::span<uint8_t> rgb) {
-  const bool paints_sky = Prepare(snapshot, frame, sky);
-  HWY_DYNAMIC_DISPATCH(DrawFrame)
-  (snapshot, tables, paints_sky, frame, sky, rgb.data());
+  Prepare(snapshot, frame, sky);
+  HWY_DYNAMIC_DISPATCH(DrawFrame)(snapshot, tables, frame, sky, rgb.data());
 }
 
 int64_t CompiledTargets() { return HWY_TARGETS; }

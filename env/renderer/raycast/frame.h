@@ -13,6 +13,9 @@ namespace replicant::env::raycast {
 // Farther than any hit of a picture's rays.
 inline constexpr float kMiss = 1e30f;
 
+// Lanes of the longest vectors of 32 bits; rows of pixels are a multiple.
+inline constexpr size_t kLargestVector = 16;
+
 // A colour in one word: 8-bit channels 10 bits apart, so that the four samples
 // of a pixel can be added.
 inline constexpr int kChannelBits = 10;
@@ -59,14 +62,16 @@ class Lanes {
   size_t size_ = 0;
 };
 
-// The picture of the sky. It depends only on the camera's orientation and the
-// picture's size and is reused from picture to picture.
+// The picture of the sky, painted where it is seen. It depends only on the
+// camera's orientation and the picture's size and is reused from picture to
+// picture.
 struct Sky {
   const Texture* texture = nullptr;
   Float9 orientation{};
   Rays rays{};
   int height = 0, width = 0;
-  Lanes<uint32_t> color;  // per pixel
+  Lanes<uint32_t> color;            // per pixel
+  std::vector<uint8_t> is_painted;  // per kLargestVector pixels
 };
 
 // The pixels in which one primitive is seen: y << 16 | x, a bit per sample and,
@@ -121,7 +126,8 @@ struct Frame {
   Lanes<uint32_t> mirror_color;
   // sum of the colours of a pixel's samples
   Lanes<uint32_t> sum;
-  // colour per sample, and what it sees in the mirror, if samples are kept
+  // colour per sample, and what it sees in the mirror, if samples are kept;
+  // the reflection is black between pictures
   PerSample<Lanes<uint32_t>> color, reflection;
   // pixels in the haze
   std::vector<HazePixel> haze;

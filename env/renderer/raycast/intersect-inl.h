@@ -277,36 +277,51 @@ struct BoxTest {
   }
 };
 
-using NodeStack = std::array<int32_t, TriangleSet::kMaxDepth + 1>;
+// Calls visit(lanes, enter, leaf) for the leaves whose boxes rays o + t d enter
+// at `enter`, no later than at `t_max`, which may fall meanwhile; mostly the
+// nearer ones first.
+template <typename Visit>
+HWY_INLINE void VisitLeaves(const TriangleSet& set, Vec3 o, Vec3 d, Float t_min,
+                            const Float& t_max, const Visit& visit) {
+  const TriangleSet::Node* nodes = set.nodes();
+  if (nodes == nullptr) return;
+  const BoxTest test(o, d, t_min);
+  // which child of a node comes first for the first ray
+  const std::array<bool, 3> is_backward = {
+      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
+  std::array<int32_t, TriangleSet::kMaxDepth + 1> stack;
+  size_t depth = 0;
+  stack[depth++] = 0;
+  while (depth > 0) {
+    const TriangleSet::Node& node = nodes[stack[--depth]];
+    Float enter;
+    const Mask meets = test.Meets(node, t_max, &enter);
+    if (hn::AllFalse(kFloat, meets)) continue;
+    if (node.is_leaf()) {
+      visit(meets, enter, node);
+      continue;
+    }
+    const int32_t is_far_first = is_backward[node.axis()] ? 1 : 0;
+    stack[depth++] = node.first + 1 - is_far_first;
+    stack[depth++] = node.first + is_far_first;
+  }
+}
 
 // Calls visit(lanes, triangle, t) for all triangles whose front the rays hit.
 template <typename Visit>
 HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
                              const Visit& visit) {
-  const TriangleSet::Node* nodes = set.nodes();
-  if (nodes == nullptr) return;
-  const BoxTest test(o, d, Zero());
-  NodeStack stack;
-  size_t depth = 0;
-  stack[depth++] = 0;
-  while (depth > 0) {
-    const int32_t at = stack[--depth];
-    const TriangleSet::Node& node = nodes[at];
-    Float enter;
-    if (hn::AllFalse(kFloat, test.Meets(node, Set(kMiss), &enter))) continue;
-    if (!node.is_leaf()) {
-      stack[depth++] = node.first + 1;
-      stack[depth++] = node.first;
-      continue;
-    }
-    for (int32_t i = node.first; i < node.first + node.count; ++i) {
+  const auto visit_leaf = [&](Mask /*meets*/, Float /*enter*/,
+                              const TriangleSet::Node& leaf) HWY_ATTR {
+    for (int32_t i = leaf.first; i < leaf.first + leaf.count; ++i) {
       Mask is_hit;
       const Float t =
           MeetTriangle<false>(set, static_cast<size_t>(i), o, d, &is_hit);
       is_hit = hn::And(is_hit, t > Zero());
       if (!hn::AllFalse(kFloat, is_hit)) visit(is_hit, i, t);
     }
-  }
+  };
+  VisitLeaves(set, o, d, Zero(), Set(kMiss), visit_leaf);
 }
 
 // The first triangles with t_min < t < t_max that face the ray's origin; with
@@ -320,30 +335,11 @@ HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
 template <bool kAny>
 HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
                                     Float t_min, Float t_max) {
-  const TriangleSet::Node* nodes = set.nodes();
   Float best = t_max;
   Int index = hn::Set(kInt, -1);
-  if (nodes == nullptr) return {Set(kMiss), index};
-  const BoxTest test(o, d, t_min);
-  // which child of a node comes first for the first ray
-  const std::array<bool, 3> is_backward = {
-      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
-  NodeStack stack;
-  size_t depth = 0;
-  stack[depth++] = 0;
-  while (depth > 0) {
-    const int32_t at = stack[--depth];
-    const TriangleSet::Node& node = nodes[at];
-    Float enter;
-    const Mask meets = test.Meets(node, best, &enter);
-    if (hn::AllFalse(kFloat, meets)) continue;
-    if (!node.is_leaf()) {
-      const int32_t is_far_first = is_backward[node.axis()] ? 1 : 0;
-      stack[depth++] = node.first + 1 - is_far_first;
-      stack[depth++] = node.first + is_far_first;
-      continue;
-    }
-    for (int32_t i = node.first; i < node.first + node.count; ++i) {
+  const auto visit_leaf = [&](Mask meets, Float enter,
+                              const TriangleSet::Node& leaf) HWY_ATTR {
+    for (int32_t i = leaf.first; i < leaf.first + leaf.count; ++i) {
       Mask is_hit;
       const Float t = hn::Max(
           MeetTriangle<kAny>(set, static_cast<size_t>(i), o, d, &is_hit),
@@ -358,7 +354,8 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
       // a search for any hit ends here
       best = If(is_found, kAny ? Set(-kMiss) : t, best);
     }
-  }
+  };
+  VisitLeaves(set, o, d, t_min, best, visit_leaf);
   const Mask is_found =
       hn::RebindMask(kFloat, hn::Gt(index, hn::Set(kInt, -1)));
   return {If(is_found, best, Set(kMiss)), index};

@@ -15,6 +15,21 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 // Red, green and blue per lane.
 using Color = Vec3;
 
+// Rounds a colour to 8 bits, as the frame buffer does after each pass.
+struct Bytes {
+  Int r, g, b;
+};
+HWY_INLINE Int ToByte(Float v) {
+  return ToInt(Clamp(v, 0, 1) * Set(255.0f) + Set(0.5f));
+}
+HWY_INLINE Bytes ToBytes(Color c) {
+  return {ToByte(c.x), ToByte(c.y), ToByte(c.z)};
+}
+HWY_INLINE Int Pack(Bytes c) {
+  return hn::Or(c.r, hn::Or(hn::ShiftLeft<kChannelBits>(c.g),
+                            hn::ShiftLeft<2 * kChannelBits>(c.b)));
+}
+
 // A light in the local coordinates of a primitive, its colours times the
 // primitive's material.
 struct LocalLight {

@@ -394,28 +394,40 @@ struct BlendedPixels {
   }
 };
 
-// Reads the texels of pixels with a single colour; lists the other pixels.
+// Reads the texels of pixels with a single colour; lists the other pixels: in
+// `coarse` where only the coarser level must be blended, else in `both`.
 inline HWY_ATTR void ReadEvenTexels(const Texture& texture, PartPixels& part,
-                                    BlendedPixels& blended) {
+                                    BlendedPixels& coarse,
+                                    BlendedPixels& both) {
   for (size_t i = 0; i < part.size(); i += NumLanes()) {
-    Mask is_known;
-    part.StoreTexture(SampleEven(texture, part.TexturePlace(i), &is_known), i);
-    blended.Append(i, hn::Not(is_known));
+    const EvenTexels even = ReadEvenTexels(texture, part.TexturePlace(i));
+    part.StoreTexture(even.color, i);
+    if (hn::AllTrue(kFloat, even.is_known)) continue;
+    coarse.Append(i, hn::AndNot(even.is_known, even.is_fine_known));
+    both.Append(i, hn::Not(even.is_fine_known));
   }
 }
 
-inline HWY_ATTR void BlendTexels(const Texture& texture, BlendedPixels& blended,
-                                 PartPixels& part) {
+// Blends the texels of the listed pixels. `kIsFineKnown`: the part has their
+// colours of the finer level.
+template <bool kIsFineKnown>
+HWY_ATTR void BlendTexels(const Texture& texture, BlendedPixels& blended,
+                          PartPixels& part) {
   // fill the last vector with any pixel
   std::fill_n(blended.index.begin() + blended.count, NumLanes(), 0);
   HWY_ALIGN std::array<float, 3 * hn::MaxLanes(kFloat)> rgb;
+  const Int face = hn::Zero(kInt);
   for (size_t i = 0; i < blended.count; i += NumLanes()) {
     const Int index = hn::LoadU(kInt, blended.index.data() + i);
     const MipLevels mip = {hn::GatherIndex(kInt, part.level.data(), index),
                            Gather(part.share.data(), index)};
-    const Color color =
-        Filtered(texture, mip, hn::Zero(kInt), Gather(part.s.data(), index),
-                 Gather(part.t.data(), index));
+    const Float s = Gather(part.s.data(), index);
+    const Float t = Gather(part.t.data(), index);
+    const Color fine = kIsFineKnown ? Color{Gather(part.red.data(), index),
+                                            Gather(part.green.data(), index),
+                                            Gather(part.blue.data(), index)}
+                                    : Bilinear(texture, mip.level, face, s, t);
+    const Color color = BlendLevels(texture, mip, face, s, t, fine);
     hn::StoreU(color.x, kFloat, rgb.data());
     hn::StoreU(color.y, kFloat, rgb.data() + NumLanes());
     hn::StoreU(color.z, kFloat, rgb.data() + 2 * NumLanes());
@@ -448,9 +460,10 @@ inline HWY_ATTR void ReadTexture(const Drawing& drawing, const PixelList& list,
     return;
   }
   FindTexturePlaces(drawing, list, part);
-  BlendedPixels blended;
-  ReadEvenTexels(*p.texture, part, blended);
-  BlendTexels(*p.texture, blended, part);
+  BlendedPixels coarse, both;
+  ReadEvenTexels(*p.texture, part, coarse, both);
+  BlendTexels<true>(*p.texture, coarse, part);
+  BlendTexels<false>(*p.texture, both, part);
 }
 
 inline HWY_ATTR void FindCells(const Primitive& p, const PlanePart& plane,
@@ -513,10 +526,10 @@ inline HWY_ATTR void ShadeWithTable(const Drawing& drawing,
 
 // The casters that can shade the plane, with their footprints.
 inline std::vector<Casters> FindFootprints(const Drawing& drawing) {
-  std::vector<Casters> all = *drawing.casters;
-  for (Casters& casters : all) {
-    casters.primitives.clear();
-    casters.footprints.clear();
+  std::vector<Casters> all(drawing.casters->size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    Casters& casters = all[i];
+    casters.light = (*drawing.casters)[i].light;
     for (const Primitive& caster : drawing.snapshot->primitives) {
       if (&caster == drawing.primitive || !caster.casts_shadow) continue;
       casters.primitives.push_back(&caster);

@@ -119,16 +119,23 @@ HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
   return Lerp(upper, lower, fy);
 }
 
-HWY_INLINE Color Filtered(const Texture& texture, const MipLevels& mip,
-                          Int face, Float s, Float t) {
-  Color color = Bilinear(texture, mip.level, face, s, t);
+// Blends `fine`, of the finer level, with the coarser one, where there is one;
+// colours in [0, 1] of [0, 255].
+HWY_INLINE Color BlendLevels(const Texture& texture, const MipLevels& mip,
+                             Int face, Float s, Float t, Color fine) {
   const Mask is_blended = mip.share > Zero();
   if (!hn::AllFalse(kFloat, is_blended)) {
     const Int next = If(is_blended, mip.level + hn::Set(kInt, 1), mip.level);
     const Color coarse = Bilinear(texture, next, face, s, t);
-    color = If(is_blended, Lerp(color, coarse, mip.share), color);
+    fine = If(is_blended, Lerp(fine, coarse, mip.share), fine);
   }
-  return color * Set(1.0f / 255.0f);
+  return fine * Set(1.0f / 255.0f);
+}
+
+HWY_INLINE Color Filtered(const Texture& texture, const MipLevels& mip,
+                          Int face, Float s, Float t) {
+  return BlendLevels(texture, mip, face, s, t,
+                     Bilinear(texture, mip.level, face, s, t));
 }
 
 // Position in a flat texture: coordinates in [0, 1) and levels.
@@ -167,26 +174,26 @@ HWY_INLINE Int FirstTexel(const Texture& texture, Int level,
       kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index);
 }
 
-// Colour in [0, 1] where the four texels of either level are equal; `*is_known`
-// is set there.
-HWY_INLINE Color SampleEven(const Texture& texture, const FlatPlace& at,
-                            Mask* is_known) {
-  const MipLevels& mip = at.mip;
-  const Int fine = FirstTexel(texture, mip.level, at);
-  const Mask is_blended = mip.share > Zero();
-  Int marks = fine;
-  Color color = UnpackTexel(texture, fine);
-  if (!hn::AllFalse(kFloat, is_blended)) {
-    const Int next = If(is_blended, mip.level + hn::Set(kInt, 1), mip.level);
-    const Int coarse = FirstTexel(texture, next, at);
-    marks = hn::And(fine, coarse);
-    color = If(is_blended, Lerp(color, UnpackTexel(texture, coarse), mip.share),
-               color);
-  }
-  *is_known = hn::RebindMask(
-      kFloat,
-      hn::Gt(hn::And(marks, hn::Set(kInt, Texture::kEven)), hn::Zero(kInt)));
-  return color * Set(1.0f / 255.0f);
+// What the finer level's first texel at a place tells.
+struct EvenTexels {
+  // in [0, 1] where it is known; else of the finer level, in [0, 255]
+  Color color;
+  Mask is_known;       // all texels are equal, on both levels
+  Mask is_fine_known;  // on the finer level
+};
+
+HWY_INLINE EvenTexels ReadEvenTexels(const Texture& texture,
+                                     const FlatPlace& at) {
+  const Int texel = FirstTexel(texture, at.mip.level, at);
+  const auto has = [&](uint32_t mark) HWY_ATTR {
+    const Int bits = hn::Set(kInt, static_cast<int32_t>(mark));
+    return hn::RebindMask(kFloat, hn::Gt(hn::And(texel, bits), hn::Zero(kInt)));
+  };
+  const Mask is_even = has(Texture::kEven);
+  const Mask is_known = hn::And(
+      is_even, hn::Or(has(Texture::kEvenBelow), at.mip.share <= Zero()));
+  const Color color = UnpackTexel(texture, texel);
+  return {If(is_known, color * Set(1.0f / 255.0f), color), is_known, is_even};
 }
 
 // The face's own axes of a direction: s and t axis and major axis, signed as

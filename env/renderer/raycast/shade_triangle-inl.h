@@ -143,21 +143,6 @@ HWY_INLINE Color TextureColor(const Primitive& p, const TexturePoint& at) {
   return Filtered(texture, flat.mip, hn::Zero(kInt), flat.s, flat.t);
 }
 
-// Rounds a colour to 8 bits, as the frame buffer does after each pass.
-struct Bytes {
-  Int r, g, b;
-};
-HWY_INLINE Int ToByte(Float v) {
-  return ToInt(Clamp(v, 0, 1) * Set(255.0f) + Set(0.5f));
-}
-HWY_INLINE Bytes ToBytes(Color c) {
-  return {ToByte(c.x), ToByte(c.y), ToByte(c.z)};
-}
-HWY_INLINE Int Pack(Bytes c) {
-  return hn::Or(c.r, hn::Or(hn::ShiftLeft<kChannelBits>(c.g),
-                            hn::ShiftLeft<2 * kChannelBits>(c.b)));
-}
-
 // Where a vector of pixels hits a shape, on the sample's own ray.
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {

@@ -177,8 +177,10 @@ inline void FindCasters(const Snapshot& snapshot, const Primitive& primitive,
 
 // Where the rays o + t d leave a convex shape: lanes with first < t <
 // kShadowEnd. Seen from the rays' ends, at t = 1, they enter it there.
+// Rarely needed.
 template <Shape kShape>
-HWY_INLINE Mask IsLeft(const Primitive& p, Vec3 o, Vec3 d, Float first) {
+HWY_NOINLINE HWY_ATTR Mask IsLeft(const Primitive& p, Vec3 o, Vec3 d,
+                                  Float first) {
   const Origin end = MakeOrigin<kShape>(p, o + d);
   const Float nearness = Nearness<kShape>(
       p, end, Vec3s<1>{{Zero() - d.x, Zero() - d.y, Zero() - d.z}})[0];
@@ -233,6 +235,8 @@ HWY_INLINE Mask IsLit(const Snapshot& snapshot, const Casters& casters,
         const Float nearness = Nearness<shape()>(p, origin, Vec3s<1>{d})[0];
         const Mask is_entered = hn::And(nearness > Set(1.0f / kShadowEnd),
                                         nearness * first < Set(1.0f));
+        // a plane has the same shadow from either side
+        if constexpr (shape() == Shape::kPlane) return is_entered;
         if (casters.are_cut[index] == 0) return is_entered;
         // back faces cast shadows, too
         return hn::Or(is_entered, IsLeft<shape()>(p, origin.at, d, first));

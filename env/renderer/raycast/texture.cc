@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace replicant::env::raycast {
 namespace {
@@ -105,32 +106,80 @@ void MakeMipMaps(Texture& texture) {
   }
 }
 
-// Sets kEven in all images.
-void MarkEven(Texture& texture) {
-  for (int level = 0; level < texture.num_levels; ++level) {
-    const int width = texture.width[level];
-    const int height = texture.height[level];
-    const auto after = [&](int i, int size) {
-      return i + 1 < size ? i + 1 : (texture.is_cube ? i : 0);
-    };
-    for (int face = 0; face < (texture.is_cube ? 6 : 1); ++face) {
-      uint32_t* image =
-          texture.texels.data() + texture.offset[level] + face * width * height;
-      const auto color = [&](int x, int y) {
-        return image[y * width + x] & Texture::kColor;
-      };
-      for (int y = 0; y < height; ++y) {
-        const int below = after(y, height);
-        for (int x = 0; x < width; ++x) {
-          const int right = after(x, width);
-          const uint32_t own = color(x, y);
-          const bool is_even = color(right, y) == own &&
-                               color(x, below) == own &&
-                               color(right, below) == own;
-          image[y * width + x] = own | (is_even ? Texture::kEven : 0);
-        }
+// The texels of the next level, of `to_size`, that are blended at places
+// between texel i and the next one of a level of `from_size`: `count` of them
+// from `first` on.
+struct TexelRange {
+  int first, count;
+};
+TexelRange RangeBelow(int i, int from_size, int to_size) {
+  const auto place = [&](int texel) {
+    return (texel + 0.5) * to_size / from_size - 0.5;
+  };
+  // wider than the places' rounding in single precision
+  const double margin = 1e-3 + 1e-6 * from_size;
+  const auto first = static_cast<int>(std::floor(place(i) - margin));
+  const auto last = static_cast<int>(std::floor(place(i + 1) + margin)) + 1;
+  return {first, last - first + 1};
+}
+
+// Sets kEven in one image.
+void MarkEven(std::span<uint32_t> image, int width, int height) {
+  const auto color = [&](int x, int y) {
+    return image[static_cast<size_t>(y * width + x)] & Texture::kColor;
+  };
+  for (int y = 0; y < height; ++y) {
+    const int below = (y + 1) % height;
+    for (int x = 0; x < width; ++x) {
+      const int right = (x + 1) % width;
+      const uint32_t own = color(x, y);
+      if (color(right, y) == own && color(x, below) == own &&
+          color(right, below) == own) {
+        image[static_cast<size_t>(y * width + x)] |= Texture::kEven;
       }
     }
+  }
+}
+
+// Sets kEvenBelow in the image of `level`.
+void MarkEvenBelow(Texture& texture, size_t level) {
+  const int width = texture.width[level];
+  const int to_width = texture.width[level + 1];
+  const int to_height = texture.height[level + 1];
+  uint32_t* image = texture.texels.data() + texture.offset[level];
+  const uint32_t* to = texture.texels.data() + texture.offset[level + 1];
+  const auto inside = [](int i, int size) {
+    return ((i % size) + size) % size;
+  };
+  for (int y = 0; y < texture.height[level]; ++y) {
+    const TexelRange rows = RangeBelow(y, texture.height[level], to_height);
+    for (int x = 0; x < width; ++x) {
+      uint32_t& texel = image[y * width + x];
+      if ((texel & Texture::kEven) == 0) continue;
+      const TexelRange columns = RangeBelow(x, width, to_width);
+      bool is_even = true;
+      for (int r = 0; r < rows.count; ++r) {
+        const uint32_t* row = to + inside(rows.first + r, to_height) * to_width;
+        for (int c = 0; c < columns.count; ++c) {
+          is_even &= ((row[inside(columns.first + c, to_width)] ^ texel) &
+                      Texture::kColor) == 0;
+        }
+      }
+      if (is_even) texel |= Texture::kEvenBelow;
+    }
+  }
+}
+
+// Marks the texels of a 2D texture.
+void MarkTexels(Texture& texture) {
+  const auto num_levels = static_cast<size_t>(texture.num_levels);
+  for (size_t level = 0; level < num_levels; ++level) {
+    const int width = texture.width[level];
+    const int height = texture.height[level];
+    MarkEven({texture.texels.data() + texture.offset[level],
+              static_cast<size_t>(width) * static_cast<size_t>(height)},
+             width, height);
+    if (level + 1 < num_levels) MarkEvenBelow(texture, level);
   }
 }
 
@@ -213,7 +262,7 @@ Texture MakeTexture(const mjModel& model, int id) {
     texture.has_alpha |= source.IsTransparent(i);
   }
   MakeMipMaps(texture);
-  MarkEven(texture);
+  if (!texture.is_cube) MarkTexels(texture);
   return texture;
 }
 

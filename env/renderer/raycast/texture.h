@@ -13,16 +13,19 @@ namespace replicant::env::raycast {
 // each filtered from the level before by two by two texels and rounded to 8
 // bits.
 //
-// A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23. Bit 24,
-// kEven, is set if the texel, the next one in its row and the two below them
-// all have the same colour, so that any blend of the four has it too. Beyond an
-// edge a 2D texture continues at its opposite side, a cube's face repeats its
-// own edge. Level k starts at `offset[k]`; a 2D texture has one image per
-// level, row 0 first; a cube texture six: +x, -x, +y, -y, +z, -z.
+// A texel is one uint32: red in bits 0-7, green 8-15, blue 16-23. Texels of 2D
+// textures are marked where blends need not be computed. Bit 24, kEven, is set
+// if the texel, the next one in its row and the two below them all have the
+// same colour, so that any blend of the four has it too. Bit 25, kEvenBelow, is
+// set if texels of the next level, blended at places between these four, all
+// have it as well. Beyond an edge a 2D texture continues at its opposite side.
+// Level k starts at `offset[k]`; a 2D texture has one image per level, row 0
+// first; a cube texture six: +x, -x, +y, -y, +z, -z.
 struct Texture {
   static constexpr int kMaxLevels = 16;
   static constexpr uint32_t kColor = 0x00FFFFFF;
   static constexpr uint32_t kEven = 0x01000000;
+  static constexpr uint32_t kEvenBelow = 0x02000000;
 
   bool is_cube = false;
   // texels are stored in sRGB and blended as linear light

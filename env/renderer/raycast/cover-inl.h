@@ -1,0 +1,204 @@
+// The nearest primitive of each sample of a band. Included once per
+// instruction set.
+#include <algorithm>
+#include <array>
+
+#include "env/renderer/raycast/band-inl.h"
+#include "env/renderer/raycast/intersect-inl.h"
+
+#if defined(REPLICANT_RAYCAST_COVER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_COVER_INL_H_
+#undef REPLICANT_RAYCAST_COVER_INL_H_
+#else
+#define REPLICANT_RAYCAST_COVER_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// One pass over the picture: directly, or through the mirror.
+enum class Layer { kDirect, kMirrored };
+
+// A primitive and the rays that may hit it.
+struct Target {
+  const Snapshot* snapshot;
+  const Primitive* primitive;
+  UnitRays rays;
+  Origin origin;
+  bool may_meet_sky;
+
+  HWY_INLINE Target(const Snapshot& scene, size_t index, const UnitRays& unit,
+                    Layer layer)
+      : snapshot(&scene),
+        primitive(&scene.primitives[index]),
+        rays(unit),
+        origin(Set(unit.origin)),
+        may_meet_sky(layer == Layer::kDirect && primitive->may_meet_sky) {}
+
+  // What the rays of a row of pixels share, by sample.
+  struct RowRays {
+    Vec3s<kNumSamples> direction;
+    Floats<kNumSamples> y;
+  };
+  HWY_INLINE RowRays RaysOfRow(int y) const {
+    RowRays row;
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      row.y[s] = Set(static_cast<float>(y) + snapshot->samples->y[s]);
+      row.direction[s] = rays.Row(row.y[s]);
+    }
+    return row;
+  }
+
+  // 1 / depth of the samples of pixels of a row from x on; 0 or less where the
+  // primitive is not seen.
+  template <Shape kShape>
+  HWY_INLINE Floats<kNumSamples> Look(int x, const RowRays& row) const {
+    Vec3s<kNumSamples> d;
+    Floats<kNumSamples> at_x;
+    const Float column = ToFloat(CountFrom(x));
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      at_x[s] = column + Set(snapshot->samples->x[s]);
+      d[s] = Fma(Set(rays.per_x), at_x[s], row.direction[s]);
+    }
+    Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
+    if (!may_meet_sky) return nearness;
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      nearness[s] = BeforeSky(at_x[s], row.y[s], nearness[s]);
+    }
+    return nearness;
+  }
+
+  // `nearness`, but 0 where the sky is nearer: a ray hits the sky at that
+  // distance across or up.
+  HWY_INLINE Float BeforeSky(Float x, Float y, Float nearness) const {
+    const Rays& world = snapshot->rays;
+    const Vec3 ray =
+        Fma(Set(world.per_x), x, Fma(Set(world.per_y), y, Set(world.base)));
+    const Float reach = nearness * Set(snapshot->sky_distance);
+    const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
+    const Mask is_before =
+        hn::And(hn::Abs(ray.z) <= reach, across2 <= reach * reach);
+    return hn::IfThenElseZero(is_before, nearness);
+  }
+};
+
+// Writes primitive `index` to the samples in `rect` where it is nearest. At
+// equal depth a later primitive wins, as with OpenGL's GL_GEQUAL.
+template <Shape kShape, Layer kLayer>
+HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
+                         const ScreenRect& rect, Frame& frame) {
+  SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+  const Int id = hn::Set(kInt, index);
+  const Float nearest = Set(1.0f / target.snapshot->near_depth);
+  const auto lanes = static_cast<int>(NumLanes());
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    const Target::RowRays row = target.RaysOfRow(y);
+    for (int x = rect.x0; x < rect.x1; x += lanes) {
+      const size_t at = band.Place(frame, x, y);
+      const Floats<kNumSamples> nearness = target.Look<kShape>(x, row);
+      Floats<kNumSamples> old;
+      std::array<Mask, kNumSamples> is_nearer;
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        old[s] = hn::LoadU(kFloat, seen.nearness[s].data() + at);
+        // the mirror shows only objects in front of it; they lie beyond it on
+        // the mirrored ray
+        const Float limit =
+            kLayer == Layer::kDirect
+                ? nearest
+                : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+        is_nearer[s] = hn::And(nearness[s] >= old[s], nearness[s] <= limit);
+      }
+      if (IsNone(is_nearer)) continue;
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        hn::StoreU(If(is_nearer[s], nearness[s], old[s]), kFloat,
+                   seen.nearness[s].data() + at);
+        int32_t* id_at = seen.id[s].data() + at;
+        hn::StoreU(If(is_nearer[s], id, hn::LoadU(kInt, id_at)), kInt, id_at);
+      }
+    }
+  }
+}
+
+// As above, for triangles, whose number is kept. Triangles may be smaller than
+// a pixel: the rays of a vector come from few pixels, with all samples of each,
+// so that they traverse the same part of the tree.
+template <Layer kLayer>
+HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
+                             const ScreenRect& rect, Frame& frame) {
+  SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+  const TriangleSet& set = *target.primitive->triangles;
+  const float nearest = 1.0f / target.snapshot->near_depth;
+  const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
+  std::array<float, hn::MaxLanes(kFloat)> nearness;
+  std::array<int32_t, hn::MaxLanes(kInt)> triangle;
+  const auto look = [&](int x, int y, size_t first) HWY_ATTR {
+    const Float at_x =
+        hn::LoadU(kFloat, target.snapshot->samples->spread_x.data() + first) +
+        Set(static_cast<float>(x));
+    const Float at_y =
+        hn::LoadU(kFloat, target.snapshot->samples->spread_y.data() + first) +
+        Set(static_cast<float>(y));
+    const TriangleHits hits = FindTriangles<false>(
+        set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(),
+        Set(kMiss));
+    const Float near =
+        hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
+    hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
+               kFloat, nearness.data());
+    hn::StoreU(hits.index, kInt, triangle.data());
+  };
+  const auto keep = [&](size_t lane, size_t s, size_t at) {
+    float& old = seen.nearness[s].data()[at];
+    const float limit = kLayer == Layer::kDirect
+                            ? nearest
+                            : frame.direct.nearness[s].data()[at];
+    if (!(nearness[lane] >= old && nearness[lane] <= limit)) return;
+    old = nearness[lane];
+    seen.id[s].data()[at] = index;
+    seen.triangle[s].data()[at] = triangle[lane];
+  };
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += pixels) {
+      const size_t at = band.Place(frame, x, y);
+      // one vector, or several if it is shorter than a pixel's samples
+      for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
+        look(x, y, first);
+        for (size_t lane = 0; lane < NumLanes(); ++lane) {
+          const size_t i = first + lane;
+          keep(lane, i % kNumSamples, at + i / kNumSamples);
+        }
+      }
+    }
+  }
+}
+
+template <Layer kLayer>
+HWY_ATTR void Cover(const Target& target, int index, const Band& band,
+                    const ScreenRect& rect, Frame& frame) {
+  VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
+    if constexpr (shape() == Shape::kTriangles) {
+      CoverTriangles<kLayer>(target, index, band, rect, frame);
+    } else {
+      CoverShape<shape(), kLayer>(target, index, band, rect, frame);
+    }
+  });
+}
+
+// Clears a band: nothing is seen yet.
+inline HWY_ATTR void ClearSeen(const Snapshot& snapshot, const Band& band,
+                               const Frame& frame, SeenSamples& seen) {
+  const size_t size = static_cast<size_t>(band.y1 - band.y0) * frame.stride;
+  const Float farthest = Set(1.0f / snapshot.far_depth);
+  const Int nothing = hn::Set(kInt, -1);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    for (size_t i = 0; i < size; i += NumLanes()) {
+      hn::StoreU(farthest, kFloat, seen.nearness[s].data() + i);
+      hn::StoreU(nothing, kInt, seen.id[s].data() + i);
+    }
+  }
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

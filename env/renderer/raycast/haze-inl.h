@@ -1,0 +1,85 @@
+// The haze at the horizon of an infinite plane. Included once per instruction
+// set.
+#include <algorithm>
+#include <array>
+
+#include "env/renderer/raycast/list-inl.h"
+
+#if defined(REPLICANT_RAYCAST_HAZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_HAZE_INL_H_
+#undef REPLICANT_RAYCAST_HAZE_INL_H_
+#else
+#define REPLICANT_RAYCAST_HAZE_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// Lists the pixels in the haze, and lets it hide what is transparent behind it.
+// The haze is a cone about the plane's normal through the eye. On the side with
+// the edge e, a ray d meets it at 1 / t = (d . e) / D - d_z slope, with D the
+// distance of the sky.
+inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
+                              Frame& frame) {
+  const Haze& haze = snapshot.haze;
+  const Rays& rays = snapshot.rays;
+  const auto sides = static_cast<float>(haze.edge_x.size());
+  // 1 / t, and the height as a part of the elevation
+  struct Place {
+    Float nearness, height;
+  };
+  const auto meet = [&](Float x, Float y) HWY_ATTR {
+    const Vec3 d = Rotate(
+        haze.to_plane,
+        Fma(Set(rays.per_x), x, Fma(Set(rays.per_y), y, Set(rays.base))));
+    constexpr float kTwoPi = 6.28318531f;
+    const Int side = ToInt(Clamp(
+        hn::Floor(Atan2(d.y, d.x) * Set(sides / kTwoPi)), 0.0f, sides - 1.0f));
+    const Float along = Fma(d.y, Gather(haze.edge_y.data(), side),
+                            d.x * Gather(haze.edge_x.data(), side));
+    const Float nearness =
+        NegFma(d.z, Set(haze.slope), along * Set(1.0f / snapshot.sky_distance));
+    return Place{nearness, Fma(d.z * Set(1.0f / haze.elevation),
+                               SafeInverse(nearness), Set(1.0f))};
+  };
+  std::array<int32_t, hn::MaxLanes(kInt)> samples;
+  std::array<float, hn::MaxLanes(kFloat)> alpha;
+  for (int y = band.y0; y < band.y1; ++y) {
+    for (int x = 0; x < snapshot.width; x += static_cast<int>(NumLanes())) {
+      const size_t at = band.Place(frame, x, y);
+      const Float column = ToFloat(CountFrom(x));
+      const auto row = static_cast<float>(y);
+      const Int bits = SampleBits([&](size_t s) HWY_ATTR {
+        const Place place = meet(column + Set(snapshot.samples->x[s]),
+                                 Set(row + snapshot.samples->y[s]));
+        float* seen = frame.direct.nearness[s].data() + at;
+        const Float old = hn::LoadU(kFloat, seen);
+        const Mask is_seen =
+            hn::And(hn::And(place.nearness >= old,
+                            place.nearness <= Set(1.0f / snapshot.near_depth)),
+                    hn::And(place.height >= Zero(), place.height <= Set(1.0f)));
+        hn::StoreU(If(is_seen, place.nearness, old), kFloat, seen);
+        return hn::RebindMask(kInt, is_seen);
+      });
+      if (hn::AllTrue(kInt, hn::Eq(bits, hn::Zero(kInt)))) continue;
+      const Float height = meet(column + Set(0.5f), Set(row + 0.5f)).height;
+      const Float rising = height * Set(1 / haze.middle);
+      const Float falling = (Set(1.0f) - height) * Set(1 / (1 - haze.middle));
+      hn::StoreU(bits, kInt, samples.data());
+      hn::StoreU(Clamp(hn::Min(rising, falling), 0, 1), kFloat, alpha.data());
+      const auto end = static_cast<size_t>(
+          std::min(static_cast<int>(NumLanes()), snapshot.width - x));
+      for (size_t lane = 0; lane < end; ++lane) {
+        if (samples[lane] == 0) continue;
+        frame.haze.push_back({static_cast<size_t>(y) * frame.stride +
+                                  static_cast<size_t>(x) + lane,
+                              samples[lane], alpha[lane]});
+      }
+    }
+  }
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,209 @@
+// Lists of the pixels in which a primitive is seen. Included once per
+// instruction set.
+#include <array>
+
+#include "env/renderer/raycast/cover-inl.h"
+
+#if defined(REPLICANT_RAYCAST_LIST_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_LIST_INL_H_
+#undef REPLICANT_RAYCAST_LIST_INL_H_
+#else
+#define REPLICANT_RAYCAST_LIST_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// Appends the lanes whose `samples` are not zero to the list; `triangles` may
+// be null.
+HWY_INLINE void AppendNonZero(Int samples, Int pixel, const int32_t* triangles,
+                              PixelList& list) {
+  const auto is_covered = hn::Gt(samples, hn::Zero(kInt));
+  if (triangles != nullptr) {
+    StoreChosen(is_covered, hn::LoadU(kInt, triangles),
+                list.triangles.data() + list.count);
+  }
+  StoreChosen(is_covered, samples, list.samples.data() + list.count);
+  list.count += StoreChosen(is_covered, pixel, list.pixels.data() + list.count);
+}
+
+// Appends all lanes, with all samples.
+HWY_INLINE void AppendFull(Int pixel, const int32_t* triangles,
+                           PixelList& list) {
+  const size_t at = list.count;
+  hn::StoreU(pixel, kInt, list.pixels.data() + at);
+  hn::StoreU(hn::Set(kInt, kAllSamples), kInt, list.samples.data() + at);
+  if (triangles != nullptr) {
+    hn::StoreU(hn::LoadU(kInt, triangles), kInt, list.triangles.data() + at);
+  }
+  list.count += NumLanes();
+}
+
+// How the samples of a primitive's pixels are listed.
+enum class Listing {
+  // all samples of a pixel together: the mirror has one colour per pixel, and
+  // its reflection is added to that
+  kPerPixel,
+  // a partly covered pixel once per sample: at an edge the samples lie on
+  // triangles that look different
+  kPerSample,
+  // the same if a pixel's samples see several triangles
+  kPerTriangle,
+};
+
+inline Listing ListingOf(const Snapshot& snapshot, size_t index) {
+  if (snapshot.primitives[index].shape == Shape::kTriangles) {
+    return Listing::kPerTriangle;
+  }
+  return static_cast<int>(index) == snapshot.mirror ? Listing::kPerPixel
+                                                    : Listing::kPerSample;
+}
+
+// Appends the pixels of a vector; `seen` has their triangles at `at`.
+HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
+                       const SeenSamples& seen, size_t at, PixelList& list) {
+  if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
+  const Int pixel = CountFrom((y << 16) | x);
+  std::array<const int32_t*, kNumSamples> triangles{};
+  auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
+  if (listing == Listing::kPerTriangle) {
+    for (size_t s = 0; s < kNumSamples; ++s) {
+      triangles[s] = seen.triangle[s].data() + at;
+      is_full = hn::And(is_full, hn::Eq(hn::LoadU(kInt, triangles[0]),
+                                        hn::LoadU(kInt, triangles[s])));
+    }
+  }
+  if (hn::AllTrue(kInt, is_full)) {
+    return AppendFull(pixel, triangles[0], list);
+  }
+  if (listing == Listing::kPerPixel) {
+    return AppendNonZero(samples, pixel, nullptr, list);
+  }
+  AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, triangles[0],
+                list);
+  const Int partial = hn::IfThenZeroElse(is_full, samples);
+  if (hn::AllTrue(kInt, hn::Eq(partial, hn::Zero(kInt)))) return;
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    AppendNonZero(hn::And(partial, hn::Set(kInt, 1 << s)), pixel, triangles[s],
+                  list);
+  }
+}
+
+// Pixels to be listed, and where.
+struct ListedPixels {
+  ScreenRect rect;
+  Listing listing;
+  const SeenSamples& seen;
+  PixelList& list;
+};
+
+// Appends the pixels with their visible samples; `find_seen(x, y, place)` gives
+// a bit for each.
+template <typename FindSeen>
+HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
+                           const Frame& frame, const ListedPixels& pixels,
+                           const FindSeen& find_seen) {
+  const ScreenRect& rect = pixels.rect;
+  if (rect.empty()) return;
+  pixels.list.Reserve(static_cast<size_t>(kNumSamples) *
+                      static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
+  const auto lanes = static_cast<int>(NumLanes());
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += lanes) {
+      const size_t at = band.Place(frame, x, y);
+      const Int samples = find_seen(x, y, at);
+      // lanes right of the picture hold leftovers
+      const auto is_inside =
+          hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
+      Append(hn::IfThenElseZero(is_inside, samples), x, y, pixels.listing,
+             pixels.seen, at, pixels.list);
+    }
+  }
+}
+
+// A bit for every sample for which `is_seen(sample)` holds.
+template <typename IsSeen>
+HWY_INLINE Int SampleBits(const IsSeen& is_seen) {
+  Int bits = hn::Zero(kInt);
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    bits = hn::Or(bits, hn::IfThenElseZero(is_seen(s), hn::Set(kInt, 1 << s)));
+  }
+  return bits;
+}
+
+// Lists the pixels in which primitive `index` is seen directly.
+inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
+                                const Band& band, Frame& frame) {
+  const Int id = hn::Set(kInt, static_cast<int32_t>(index));
+  AppendSeen(
+      snapshot, band, frame,
+      {band.Cut(snapshot.primitives[index].rect), ListingOf(snapshot, index),
+       frame.direct, frame.direct_lists[index]},
+      [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
+        return SampleBits([&](size_t s) HWY_ATTR {
+          return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), id);
+        });
+      });
+}
+
+// The samples in which the mirror is visible: of a box, its upper side.
+class MirrorView {
+ public:
+  MirrorView(const Snapshot& snapshot, const Frame& frame)
+      : snapshot_(snapshot), frame_(frame), is_box_(snapshot.is_box_mirror()) {
+    for (size_t i = 0; i < 3; ++i) {
+      height_ += (snapshot.mirror_position[i] - snapshot.rays.origin[i]) *
+                 snapshot.mirror_normal[i];
+    }
+  }
+
+  // Sample `s` of pixels from (x, y) on, at `at` in the band.
+  HWY_INLINE hn::Mask<IntTag> Shows(int x, int y, size_t at, size_t s) const {
+    const auto is_mirror =
+        hn::Eq(hn::LoadU(kInt, frame_.direct.id[s].data() + at),
+               hn::Set(kInt, snapshot_.mirror));
+    if (!is_box_) return is_mirror;
+    const Rays& rays = snapshot_.rays;
+    const SamplePlaces& samples = *snapshot_.samples;
+    const Vec3 d =
+        Fma(Set(rays.per_x), ToFloat(CountFrom(x)) + Set(samples.x[s]),
+            Fma(Set(rays.per_y), Set(static_cast<float>(y) + samples.y[s]),
+                Set(rays.base)));
+    const Float nearness =
+        Dot(d, Set(snapshot_.mirror_normal)) * SafeInverse(Set(height_));
+    const Float seen = hn::LoadU(kFloat, frame_.direct.nearness[s].data() + at);
+    return hn::And(is_mirror,
+                   hn::RebindMask(kInt, hn::Abs(nearness - seen) <=
+                                            Set(1e-4f) * hn::Abs(nearness)));
+  }
+
+ private:
+  const Snapshot& snapshot_;
+  const Frame& frame_;
+  const bool is_box_;
+  float height_ = 0;  // of the mirror over the eye
+};
+
+// Lists the pixels in which primitive `index` is seen in the mirror, where the
+// mirror itself is visible.
+inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
+                                  const Band& band, Frame& frame) {
+  const Int id = hn::Set(kInt, static_cast<int32_t>(index));
+  const MirrorView mirror(snapshot, frame);
+  AppendSeen(
+      snapshot, band, frame,
+      {band.Cut(snapshot.primitives[index].mirrored_rect),
+       ListingOf(snapshot, index), frame.mirrored, frame.mirrored_lists[index]},
+      [&](int x, int y, size_t at) HWY_ATTR {
+        return SampleBits([&](size_t s) HWY_ATTR {
+          return hn::And(
+              mirror.Shows(x, y, at, s),
+              hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
+        });
+      });
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

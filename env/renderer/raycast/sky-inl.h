@@ -1,0 +1,93 @@
+// The sky, painted where it is seen. Included once per instruction set.
+#include "env/renderer/raycast/band-inl.h"
+#include "env/renderer/raycast/sampling-inl.h"
+
+#if defined(REPLICANT_RAYCAST_SKY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_SKY_INL_H_
+#undef REPLICANT_RAYCAST_SKY_INL_H_
+#else
+#define REPLICANT_RAYCAST_SKY_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// Paints the sky in kLargestVector pixels from (x, y) on, at `place`.
+inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
+                              size_t place, Sky& sky) {
+  const Rays& rays = snapshot.rays;
+  // MuJoCo turns the cube by 90 degrees about x
+  const auto turned = [](Vec3 d) HWY_ATTR {
+    return Vec3{d.x, d.z, Zero() - d.y};
+  };
+  const Vec3 row =
+      Fma(Set(rays.per_y), Set(static_cast<float>(y) + 0.5f), Set(rays.base));
+  for (size_t i = 0; i < kLargestVector; i += NumLanes()) {
+    const Float column = ToFloat(CountFrom(x + static_cast<int>(i)));
+    const Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
+    const Int painted =
+        snapshot.sky == nullptr
+            ? hn::Zero(kInt)
+            : Pack(ToBytes(SampleCube(*snapshot.sky, turned(direction),
+                                      turned(Set(rays.per_x)),
+                                      turned(Set(rays.per_y)))));
+    hn::StoreU(painted, kInt,
+               reinterpret_cast<int32_t*>(sky.color.data()) + place + i);
+  }
+}
+
+// The sky's colours of a vector of pixels from (x, y) on, at `place`.
+HWY_INLINE Int SkyAt(const Snapshot& snapshot, int x, int y, size_t place,
+                     Sky& sky) {
+  constexpr auto kStep = static_cast<int>(kLargestVector);
+  uint8_t& is_painted = sky.is_painted[place / kLargestVector];
+  if (is_painted == 0) {
+    PaintSky(snapshot, x - x % kStep, y, place - place % kLargestVector, sky);
+    is_painted = 1;
+  }
+  return hn::LoadU(kInt,
+                   reinterpret_cast<const int32_t*>(sky.color.data()) + place);
+}
+
+// Starts a band of the picture with the sky, in the samples without a
+// primitive. `has_primitives`: what is seen directly is known; otherwise it is
+// the sky alone.
+inline HWY_ATTR void PutSky(const Snapshot& snapshot, const Band& band,
+                            bool has_primitives, Frame& frame, Sky& sky) {
+  const bool keeps_samples = snapshot.keeps_samples();
+  const Int nothing = hn::Set(kInt, -1);
+  for (int y = band.y0; y < band.y1; ++y) {
+    const size_t row = static_cast<size_t>(y) * frame.stride;
+    for (int x = 0; x < snapshot.width; x += static_cast<int>(NumLanes())) {
+      // how many samples of each pixel see the sky
+      Int count = hn::Set(kInt, kNumSamples);
+      if (has_primitives) {
+        count = hn::Zero(kInt);
+        const size_t at = band.Place(frame, x, y);
+        for (const Lanes<int32_t>& id : frame.direct.id) {
+          count = count -
+                  hn::VecFromMask(
+                      kInt, hn::Eq(hn::LoadU(kInt, id.data() + at), nothing));
+        }
+      }
+      const size_t place = row + static_cast<size_t>(x);
+      auto* sum = reinterpret_cast<int32_t*>(frame.sum.data()) + place;
+      if (hn::AllTrue(kInt, hn::Eq(count, hn::Zero(kInt)))) {
+        hn::StoreU(count, kInt, sum);
+        continue;
+      }
+      const Int color = SkyAt(snapshot, x, y, place, sky);
+      hn::StoreU(color * count, kInt, sum);
+      if (!keeps_samples) continue;
+      for (Lanes<uint32_t>& kept : frame.color) {
+        hn::StoreU(color, kInt,
+                   reinterpret_cast<int32_t*>(kept.data()) + place);
+      }
+    }
+  }
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,145 @@
+// Lists of the pixels that transparent primitives cover. Included once per
+// instruction set.
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <vector>
+
+#include "env/renderer/raycast/list-inl.h"
+
+#if defined(REPLICANT_RAYCAST_TRANSPARENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REPLICANT_RAYCAST_TRANSPARENT_INL_H_
+#undef REPLICANT_RAYCAST_TRANSPARENT_INL_H_
+#else
+#define REPLICANT_RAYCAST_TRANSPARENT_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// The part of the rays in which a transparent primitive can be seen: behind
+// what hides it, from the near plane or the mirror on.
+template <Layer kLayer>
+struct ClearSight {
+  const Snapshot& snapshot;
+  const Frame& frame;
+  MirrorView mirror{snapshot, frame};
+
+  const ScreenRect& RectOf(const Primitive& p) const {
+    return kLayer == Layer::kDirect ? p.rect : p.mirrored_rect;
+  }
+  const SeenSamples& seen() const {
+    return kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+  }
+  HWY_INLINE hn::Mask<IntTag> Shows(Float nearness, int x, int y, size_t at,
+                                    size_t s) const {
+    const Float behind = hn::LoadU(kFloat, seen().nearness[s].data() + at);
+    const Float limit =
+        kLayer == Layer::kDirect
+            ? Set(1.0f / snapshot.near_depth)
+            : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
+    const auto is_between = hn::RebindMask(
+        kInt, hn::And(hn::And(nearness >= behind, nearness <= limit),
+                      nearness > Zero()));
+    if constexpr (kLayer == Layer::kDirect) return is_between;
+    return hn::And(is_between, mirror.Shows(x, y, at, s));
+  }
+};
+
+// Lists the triangles that the samples of some pixels see, one after the other
+// as OpenGL draws them: where a mesh is not convex, several triangles of it
+// face the camera.
+inline void ListHits(Frame& frame, PixelList& list) {
+  std::vector<TriangleHit>& hits = frame.hits;
+  std::sort(hits.begin(), hits.end(),
+            [](const TriangleHit& a, const TriangleHit& b) {
+              return std::tie(a.pixel, a.order, a.sample) <
+                     std::tie(b.pixel, b.order, b.sample);
+            });
+  list.Reserve(hits.size());
+  for (size_t i = 0; i < hits.size(); ++i) {
+    const TriangleHit& hit = hits[i];
+    if (i > 0 && hits[i - 1].pixel == hit.pixel &&
+        hits[i - 1].triangle == hit.triangle) {
+      list.samples[list.count - 1] |= hit.sample;
+      continue;
+    }
+    list.pixels[list.count] = hit.pixel;
+    list.samples[list.count] = hit.sample;
+    list.triangles[list.count++] = hit.triangle;
+  }
+  hits.clear();
+}
+
+template <Layer kLayer>
+HWY_ATTR void ListTransparentTriangles(const Target& target, const Band& band,
+                                       const ScreenRect& rect, Frame& frame,
+                                       PixelList& list) {
+  const TriangleSet& set = *target.primitive->triangles;
+  const ClearSight<kLayer> sight{*target.snapshot, frame};
+  const auto lanes = static_cast<int>(NumLanes());
+  std::array<int32_t, hn::MaxLanes(kInt)> shown;
+  for (int y = rect.y0; y < rect.y1; ++y) {
+    for (int x = rect.x0; x < rect.x1; x += lanes) {
+      const size_t at = band.Place(frame, x, y);
+      for (size_t s = 0; s < kNumSamples; ++s) {
+        const Float at_x =
+            ToFloat(CountFrom(x)) + Set(target.snapshot->samples->x[s]);
+        const Float at_y =
+            Set(static_cast<float>(y) + target.snapshot->samples->y[s]);
+        VisitTriangles(
+            set, target.origin.at, target.rays.Direction(at_x, at_y),
+            [&](Mask is_hit, int32_t triangle, Float t) HWY_ATTR {
+              Float near = hn::IfThenElseZero(is_hit, Set(1.0f) / t);
+              if (target.may_meet_sky)
+                near = target.BeforeSky(at_x, at_y, near);
+              hn::StoreU(hn::IfThenElseZero(sight.Shows(near, x, y, at, s),
+                                            hn::Set(kInt, 1)),
+                         kInt, shown.data());
+              const int end = std::min(lanes, target.snapshot->width - x);
+              for (int lane = 0; lane < end; ++lane) {
+                if (shown[static_cast<size_t>(lane)] == 0) continue;
+                frame.hits.push_back(
+                    {(y << 16) | (x + lane),
+                     set.order()[static_cast<size_t>(triangle)], triangle,
+                     1 << s});
+              }
+            });
+      }
+      ListHits(frame, list);
+    }
+  }
+}
+
+// Lists the pixels that a transparent primitive covers in front of opaque
+// ones.
+template <Layer kLayer>
+HWY_ATTR void ListTransparent(const Target& target, size_t index,
+                              const Band& band, Frame& frame) {
+  const Snapshot& snapshot = *target.snapshot;
+  const ClearSight<kLayer> sight{snapshot, frame};
+  const ScreenRect rect = band.Cut(sight.RectOf(*target.primitive));
+  if (rect.empty()) return;
+  PixelList& list = kLayer == Layer::kDirect ? frame.direct_lists[index]
+                                             : frame.mirrored_lists[index];
+  VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
+    if constexpr (shape() == Shape::kTriangles) {
+      ListTransparentTriangles<kLayer>(target, band, rect, frame, list);
+    } else {
+      AppendSeen(snapshot, band, frame,
+                 {rect, Listing::kPerSample, sight.seen(), list},
+                 [&](int x, int y, size_t at) HWY_ATTR {
+                   const Floats<kNumSamples> nearness =
+                       target.Look<shape()>(x, target.RaysOfRow(y));
+                   return SampleBits([&](size_t s) HWY_ATTR {
+                     return sight.Shows(nearness[s], x, y, at, s);
+                   });
+                 });
+    }
+  });
+}
+
+}  // namespace replicant::env::raycast::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
