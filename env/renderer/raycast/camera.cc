@@ -3,6 +3,9 @@
 #include <array>
 #include <cmath>
 
+#include "env/renderer/raycast/float3.h"
+#include "env/renderer/scene.h"
+
 namespace replicant::env::raycast {
 namespace {
 
@@ -50,6 +53,41 @@ mjvGLCamera AverageCamera(const mjvGLCamera& a, const mjvGLCamera& b) {
   average.frustum_near = middle(&mjvGLCamera::frustum_near);
   average.frustum_far = middle(&mjvGLCamera::frustum_far);
   return average;
+}
+
+void TakeCamera(const mjvScene& scene, Snapshot& s) {
+  const mjvGLCamera camera = AverageCamera(scene.camera[0], scene.camera[1]);
+  if (camera.orthographic != 0) {
+    throw UnsupportedScene(
+        "raycast: an orthographic camera cannot be drawn; hint: use the "
+        "renderer gl");
+  }
+  const Float3 forward = Normalized(ToFloat3(camera.forward));
+  const Float3 right = Normalized(Cross(forward, ToFloat3(camera.up)));
+  const Float3 up = Normalized(Cross(right, forward));
+  for (size_t i = 0; i < 3; ++i) {
+    s.orientation[i] = forward[i];
+    s.orientation[3 + i] = right[i];
+    s.orientation[6 + i] = up[i];
+  }
+  s.near_depth = camera.frustum_near;
+  s.far_depth = camera.frustum_far;
+  s.sky_distance = 0.70f * camera.frustum_far;
+
+  const float height = camera.frustum_top - camera.frustum_bottom;
+  const float half_width = camera.frustum_width != 0
+                               ? camera.frustum_width
+                               : 0.5f * static_cast<float>(s.width) /
+                                     static_cast<float>(s.height) * height;
+  const float left = (camera.frustum_center - half_width) / camera.frustum_near;
+  const float top = camera.frustum_top / camera.frustum_near;
+  s.slope_x =
+      2 * half_width / camera.frustum_near / static_cast<float>(s.width);
+  s.slope_y = height / camera.frustum_near / static_cast<float>(s.height);
+  s.rays.origin = ToFloat3(camera.pos);
+  s.rays.base = AddScaled(AddScaled(forward, right, left), up, top);
+  s.rays.per_x = AddScaled({}, right, s.slope_x);
+  s.rays.per_y = AddScaled({}, up, -s.slope_y);
 }
 
 }  // namespace replicant::env::raycast

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <mujoco/mujoco.h>
+
+#include <memory>
+
+#include "env/renderer/raycast/snapshot.h"
+
+namespace replicant::env::raycast {
+
+// Whether a point lies behind a plane.
+bool IsBehind(const Primitive& plane, const Float3& point);
+
+// Takes over a geom of `scene`, seen from `eye`: all but the rectangles where
+// it is seen. `moving` keeps the triangles of skins and flexes. Throws
+// UnsupportedScene if the geom cannot be drawn.
+Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
+                   const mjvGeom& geom, const Assets& assets, const Float3& eye,
+                   std::unique_ptr<TriangleSet>& moving);
+
+}  // namespace replicant::env::raycast
