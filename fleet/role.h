@@ -70,6 +70,10 @@ struct RoleSpec {
   std::function<std::vector<std::string>(int rank, int size)> group_arguments;
   int min_group_size = 1;
   DataFlow data_flow = DataFlow::kNone;
+  // Counter of its heartbeats that a role raises whenever it has done a whole
+  // piece of work, such as an episode; empty: none. A run does not count as
+  // complete if every role with one has failed twice and none ever raised it.
+  std::string work_counter;
   RestartPolicy restart;
 };
 

@@ -152,10 +152,34 @@ std::string Supervisor::WhyNoRestart(Member& member, const ExitStatus& status) {
 
 void Supervisor::Complete(const Member& member, const ExitStatus& status) {
   const std::string why = ReasonOf(member);
-  BeginStop(RunStatus::kComplete, member.spec.id.ToString() +
-                                      " has completed the run" +
-                                      (why.empty() ? "" : ": " + why));
+  const std::string failure = WhyNothingWorked();
+  if (failure.empty()) {
+    BeginStop(RunStatus::kComplete, member.spec.id.ToString() +
+                                        " has completed the run" +
+                                        (why.empty() ? "" : ": " + why));
+  } else {
+    BeginStop(RunStatus::kFailed, failure);
+  }
   result_->is_unsaved = status.code == kExitUnsaved;
+}
+
+std::string Supervisor::WhyNothingWorked() const {
+  const Member* last = nullptr;
+  for (const Member& member : members_) {
+    if (member.spec.work_counter.empty()) continue;
+    if (member.has_worked || member.num_failures < 2) return "";
+    if (last == nullptr || member.num_failures > last->num_failures) {
+      last = &member;
+    }
+  }
+  if (last == nullptr) return "";
+  const std::string log =
+      folder_.LogFile(last->spec.id, last->failed_incarnation);
+  const std::string tail = LogTail(log, kLogTailLines, /*indent=*/"  ");
+  return fmt::format("{}: {} failures and no {}: {}; {} {}{}",
+                     last->spec.id.ToString(), last->num_failures,
+                     last->spec.work_counter, last->last_failure, log,
+                     tail.empty() ? "is empty" : "ends with:\n", tail);
 }
 
 std::string Supervisor::ReasonOf(const Member& member) const {
@@ -195,6 +219,9 @@ void Supervisor::CheckHeartbeat(Member& member) {
     }
   }
   if (!latest) return;
+  const auto work = latest->beat.numbers.find(member.spec.work_counter);
+  member.has_worked |=
+      work != latest->beat.numbers.end() && work->second.value > 0.0;
   const auto silence =
       now_ - std::max({latest->time, watching_since_, member.heard_of_at});
   if (silence > FromSeconds(options_.config.heartbeat_timeout_s)) {
@@ -305,6 +332,7 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
   const RestartPolicy& policy = member.tracker.policy();
   ++member.num_failures;
   member.last_failure = why;
+  member.failed_incarnation = member.incarnation;
   const std::optional<Clock::Duration> pause = member.tracker.Failed(now_);
   if (pause && why_no_restart.empty()) {
     member.phase = RolePhase::kBackingOff;

@@ -67,7 +67,9 @@ struct RunResult {
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining. It does so with kExitUnsaved, too: another attempt
-// would only repeat work that is done.
+// would only repeat work that is done. The run fails all the same if no role
+// with a RoleSpec::work_counter ever worked: a learner may reach a limit on
+// what actors left that fail in every episode.
 //
 // A remote role waits until the backend has room for it. Losing its host is not
 // a failure: the role waits for another host. Nor is silence of the role while
@@ -140,6 +142,8 @@ class Supervisor {
     std::unique_ptr<RoleProcess> process;
     uint32_t incarnation = 0;
     bool has_run = false;
+    // whether its work counter was ever above 0
+    bool has_worked = false;
     int64_t num_failures = 0;
     ExitStatus last_exit;  // of its last failure that was no kill
     // The time of its start, or of the last progress in its start; and that
@@ -150,6 +154,7 @@ class Supervisor {
     // its silence counts from here at the earliest, because its host was silent
     Clock::TimePoint heard_of_at;
     std::string last_failure;
+    uint32_t failed_incarnation = 0;  // the last one
     // kKilled: the reason
     std::string killed_because;
     // kKilled: because others of its group have ended
@@ -173,6 +178,8 @@ class Supervisor {
   void CheckExit(Member& member);
   // Ends the run because the role has succeeded.
   void Complete(const Member& member, const ExitStatus& status);
+  // Why a run that a role completes has failed; empty if it has not.
+  std::string WhyNothingWorked() const;
   // What the role gave as the reason of its end; empty for none.
   std::string ReasonOf(const Member& member) const;
   // --- supervisor_group.cc ---

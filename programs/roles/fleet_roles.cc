@@ -146,6 +146,7 @@ void MakeInference(const RolePlan& /*plan*/, RoleSpec* spec) {
 
 void MakeActor(const RolePlan& /*plan*/, RoleSpec* spec) {
   spec->data_flow = fleet::DataFlow::kProduces;
+  spec->work_counter = "episodes";
   spec->start_stage = 2;
   spec->stop_stage = 0;
   AddIndex(spec);

@@ -282,6 +282,43 @@ TEST_F(SupervisorTest, ARoleThatCompletesTheRunMaySayWhy) {
             "learner-0 has completed the run: step limit");
 }
 
+// Would catch a run that ends at its time limit as if it had learned, from the
+// first steps of actors that fail in every episode.
+TEST_F(SupervisorTest, ARunWhoseActorsOnlyFailedIsNotComplete) {
+  const auto end_of_run = [&](int num_failures, bool has_worked) {
+    std::vector<RoleSpec> specs = Specs();
+    specs[2].work_counter = "restored_groups";
+    Make(specs);
+    for (const RoleId& id : {kReplay, kLearner, kActor}) {
+      supervisor_->Step();
+      Beat(id);
+    }
+    if (has_worked) Beat(kActor, RoleState::kRunning, "", /*progress=*/1.0);
+    supervisor_->Step();
+    for (int i = 0; i < num_failures; ++i) {
+      const auto roles = supervisor_->Roles();
+      std::ofstream(folder_.LogFile(kActor, roles[2].incarnation))
+          << "the reward is None\n";
+      Exit("actor-0", {1, 0});
+      Pass(seconds(5));
+      Beat(kActor);
+    }
+    Exit("learner-0", {0, 0});
+    supervisor_->Step();
+    supervisor_->StopNow("over");
+    Pass(seconds(1));
+    return supervisor_->result();
+  };
+  EXPECT_EQ(end_of_run(1, false).status, RunStatus::kComplete);
+  EXPECT_EQ(end_of_run(2, true).status, RunStatus::kComplete);
+  const RunResult failed = end_of_run(2, false);
+  EXPECT_EQ(failed.status, RunStatus::kFailed);
+  EXPECT_THAT(failed.message,
+              ::testing::MatchesRegex(
+                  "actor-0: 2 failures and no restored_groups: exit code 1; "
+                  ".* ends with:\n  the reward is None"));
+}
+
 // Would catch a full disk on which a run repeats its end until its restarts are
 // spent.
 TEST_F(SupervisorTest, ARoleThatIsDoneButCouldNotSaveIsNotRestarted) {
