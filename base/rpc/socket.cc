@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,42 @@ void CheckPort(const std::string& endpoint) {
       "{}: port '{}' is not a whole number in [0, 65535]; hint: * takes a free "
       "port",
       endpoint, port));
+}
+
+// The host of "tcp://HOST:PORT"; empty for an endpoint of another form.
+std::string HostOf(const std::string& endpoint) {
+  constexpr std::string_view kTcp = "tcp://";
+  const size_t colon = endpoint.rfind(':');
+  if (!endpoint.starts_with(kTcp) || colon < kTcp.size()) return "";
+  return endpoint.substr(kTcp.size(), colon - kTcp.size());
+}
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+// The addresses of a host, those of IPv4 first; null, and why in `problem`, if
+// it has none.
+AddressList Resolve(const std::string& host, std::string* problem) {
+  for (const int family : {AF_INET, AF_INET6}) {
+    addrinfo hints{};
+    hints.ai_family = family;
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* list = nullptr;
+    const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
+    if (error == 0) return {list, &::freeaddrinfo};
+    if (problem->empty()) *problem = ::gai_strerror(error);
+  }
+  return {nullptr, &::freeaddrinfo};
+}
+
+// Whether the library needs IPv6 for the endpoint: a number in brackets, or a
+// name that has no address of IPv4.
+bool IsIpv6(const std::string& endpoint) {
+  const std::string host = HostOf(endpoint);
+  if (host.empty() || host == "*") return false;
+  if (host[0] == '[') return true;
+  std::string problem;
+  const AddressList list = Resolve(host, &problem);
+  return list != nullptr && list->ai_family == AF_INET6;
 }
 
 void CheckKey(const std::string& key, const char* what) {
@@ -261,6 +298,7 @@ std::string ZmqSocket::Bind(const std::string& endpoint) {
   CheckMayBind(endpoint);
   CheckPort(endpoint);
   LockPath(endpoint);
+  if (IsIpv6(endpoint)) SetOption(ZMQ_IPV6, 1);
   if (zmq_bind(handle_, endpoint.c_str()) != 0) {
     const int error = zmq_errno();
     throw CommError(fmt::format(
@@ -282,6 +320,7 @@ void ZmqSocket::Connect(const std::string& endpoint) {
   CheckThread();
   CheckPort(endpoint);
   if (!is_curve_client_) CheckMayConnectWithoutKeys(endpoint);
+  if (IsIpv6(endpoint)) SetOption(ZMQ_IPV6, 1);
   if (zmq_connect(handle_, endpoint.c_str()) != 0) {
     throw CommError(
         fmt::format("connect {}: {}", endpoint, zmq_strerror(zmq_errno())));
@@ -432,23 +471,14 @@ bool IsLocalEndpoint(std::string_view endpoint) {
 }
 
 std::string NumericEndpoint(const std::string& endpoint) {
-  constexpr std::string_view kTcp = "tcp://";
-  const size_t colon = endpoint.rfind(':');
-  if (!endpoint.starts_with(kTcp) || colon < kTcp.size()) return endpoint;
-  const std::string host = endpoint.substr(kTcp.size(), colon - kTcp.size());
+  const std::string host = HostOf(endpoint);
   // "*", and numbers in brackets
   if (host.empty() || host == "*" || host[0] == '[') return endpoint;
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
-      error != 0) {
-    throw CommError(
-        fmt::format("{}: {}: {}", endpoint, host, ::gai_strerror(error)));
+  std::string problem;
+  const AddressList list = Resolve(host, &problem);
+  if (list == nullptr) {
+    throw CommError(fmt::format("{}: {}: {}", endpoint, host, problem));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(
-      list, &::freeaddrinfo);
   std::array<char, NI_MAXHOST> number{};
   if (const int error =
           ::getnameinfo(list->ai_addr, list->ai_addrlen, number.data(),
@@ -456,7 +486,18 @@ std::string NumericEndpoint(const std::string& endpoint) {
       error != 0) {
     throw CommError(fmt::format("{}: {}", endpoint, ::gai_strerror(error)));
   }
-  return fmt::format("{}{}{}", kTcp, number.data(), endpoint.substr(colon));
+  constexpr std::string_view kOwnName = "127.0.1.1";
+  if (number.data() == kOwnName && host != kOwnName) {
+    throw ConfigError(fmt::format(
+        "{}: /etc/hosts gives {} the address 127.0.1.1, at which other hosts "
+        "do not reach it; hint: the number of a network interface",
+        endpoint, host));
+  }
+  const std::string address = list->ai_family == AF_INET6
+                                  ? fmt::format("[{}]", number.data())
+                                  : std::string(number.data());
+  return fmt::format("tcp://{}{}", address,
+                     endpoint.substr(endpoint.rfind(':')));
 }
 
 }  // namespace replicant::rpc

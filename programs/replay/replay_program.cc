@@ -226,6 +226,16 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
   }
 }
 
+// Binds replay.bind, and returns the endpoint. Throws as Server::Bind(), and
+// ConfigError for a name that other hosts do not reach.
+std::string Bind(const std::string& endpoint, rpc::Server* server) {
+  try {
+    return server->Bind(rpc::NumericEndpoint(endpoint));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("replay.bind: {}", error.what()));
+  }
+}
+
 // Serves shard `index` of the run's replay.
 int Serve(const RunConfig& run_config, int64_t index) {
   const replay::ReplayConfig config = run_config.replay.OfShard(index);
@@ -257,8 +267,7 @@ int Serve(const RunConfig& run_config, int64_t index) {
     service.SetCheckpointSaver(&*saver);
   }
   service.AttachTo(server);
-  spdlog::info("listening at {}",
-               server.Bind(rpc::NumericEndpoint(config.bind)));
+  spdlog::info("listening at {}", Bind(config.bind, &server));
   Thread loop("replay", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 

@@ -6,11 +6,13 @@
 
 namespace replicant::comm {
 
-// The IPv4 addresses of this host's interfaces that are up, without loopback
-// ones, in the order of the interfaces.
+// The addresses of this host's interfaces that are up, without loopback ones
+// and those of a single link: of IPv4, then of IPv6 without brackets, each in
+// the order of the interfaces.
 std::vector<std::string> HostAddresses();
 
-// Whether a TCP connection to an IPv4 address can be made within `timeout`.
+// Whether a TCP connection to an address of IPv4, or of IPv6 with or without
+// brackets, can be made within `timeout`.
 bool IsReachable(const std::string& address, int port,
                  std::chrono::milliseconds timeout);
 

@@ -165,14 +165,21 @@ std::string Liveness::Listen() {
     const auto found = rank_of_peer_.find(peer.id);
     if (found != rank_of_peer_.end()) table_.Disconnect(found->second);
   });
-  const std::string bound = server_->Bind(
-      group_.is_one_host ? "tcp://127.0.0.1:*" : "tcp://0.0.0.0:*");
+  const std::vector<std::string> hosts = HostAddresses();
+  const bool has_ipv6 = std::ranges::any_of(hosts, [](const std::string& host) {
+    return host.find(':') != std::string::npos;
+  });
+  const std::string bound =
+      server_->Bind(group_.is_one_host ? "tcp://127.0.0.1:*"
+                    : has_ipv6         ? "tcp://[::]:*"
+                                       : "tcp://0.0.0.0:*");
   if (group_.is_one_host) {
     address.endpoints.push_back(bound);
   } else {
-    for (const std::string& host : HostAddresses()) {
-      address.endpoints.push_back(
-          fmt::format("tcp://{}:{}", host, Parse(bound).port));
+    for (const std::string& host : hosts) {
+      const bool is_ipv6 = host.find(':') != std::string::npos;
+      address.endpoints.push_back(fmt::format(
+          "tcp://{}:{}", is_ipv6 ? "[" + host + "]" : host, Parse(bound).port));
     }
   }
   return address.Encode();

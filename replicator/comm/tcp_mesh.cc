@@ -32,6 +32,11 @@ constexpr auto kFrameTime = std::chrono::seconds(5);
 // Time between two attempts to reach process 0.
 constexpr auto kRetry = std::chrono::milliseconds(50);
 
+// All interfaces of a host, for its address family.
+std::string AnyHost(const TcpAddress& address) {
+  return address.host.find(':') == std::string::npos ? "0.0.0.0" : "::";
+}
+
 // The beginning of every frame.
 template <class V>
 void StartFields(V& v) {
@@ -136,7 +141,7 @@ class Meeting {
     SetOwnPlace(own);
     joined_.resize(count_);
     mesh_.key = RandomKey();
-    mesh_.bind_host = own.is_loopback() ? own.host : "0.0.0.0";
+    mesh_.bind_host = own.is_loopback() ? own.host : AnyHost(own);
     while (!AreAllThere()) {
       std::optional<TcpSocket> socket = listener.Accept(deadline_);
       if (!socket) FailForMissing();
@@ -162,8 +167,10 @@ class Meeting {
     std::vector<std::byte> answer;
     try {
       first = TcpSocket::Connect(address, FrameDeadline(deadline_));
-      mesh_.bind_host =
-          first.remote().is_loopback() ? first.local().host : "0.0.0.0";
+      const TcpAddress remote = first.remote();
+      mesh_.bind_host = remote.is_loopback() && !remote.IsOwnName()
+                            ? first.local().host
+                            : AnyHost(remote);
       listener = TcpSocket::Listen({.host = mesh_.bind_host});
       const TcpAddress own{first.local().host, listener.local().port};
       SetOwnPlace(own);

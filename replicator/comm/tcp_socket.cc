@@ -70,12 +70,11 @@ bool Await(int fd, short events, Clock::TimePoint deadline) {
   }
 }
 
-TcpAddress ToAddress(const sockaddr_storage& storage, socklen_t size) {
+TcpAddress ToAddress(const sockaddr& storage, socklen_t size) {
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> port{};
-  ::getnameinfo(reinterpret_cast<const sockaddr*>(&storage), size, host.data(),
-                host.size(), port.data(), port.size(),
-                NI_NUMERICHOST | NI_NUMERICSERV);
+  ::getnameinfo(&storage, size, host.data(), host.size(), port.data(),
+                port.size(), NI_NUMERICHOST | NI_NUMERICSERV);
   TcpAddress address{.host = host.data()};
   std::from_chars(port.data(), port.data() + std::strlen(port.data()),
                   address.port);
@@ -121,6 +120,8 @@ std::string TcpAddress::ToString() const {
              : fmt::format("[{}]:{}", host, port);
 }
 
+bool TcpAddress::IsOwnName() const { return host == "127.0.1.1"; }
+
 bool TcpAddress::is_loopback() const {
   return host.starts_with("127.") || host == "::1";
 }
@@ -138,7 +139,14 @@ TcpSocket& TcpSocket::operator=(TcpSocket&& other) noexcept {
 }
 
 TcpSocket TcpSocket::Listen(const TcpAddress& address) {
-  const AddressList list = Resolve(address, /*is_to_listen=*/true);
+  AddressList list = Resolve(address, /*is_to_listen=*/true);
+  // a name with several addresses, or with one that others do not reach
+  if (list->ai_next != nullptr ||
+      ToAddress(*list->ai_addr, list->ai_addrlen).IsOwnName()) {
+    list =
+        Resolve({list->ai_family == AF_INET6 ? "::" : "0.0.0.0", address.port},
+                /*is_to_listen=*/true);
+  }
   TcpSocket socket(MakeSocket(*list));
   // a port whose last connections are not quite over
   SetOption(socket.fd_, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -190,14 +198,14 @@ TcpAddress TcpSocket::local() const {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   ::getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size);
-  return ToAddress(storage, size);
+  return ToAddress(reinterpret_cast<const sockaddr&>(storage), size);
 }
 
 TcpAddress TcpSocket::remote() const {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   ::getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size);
-  return ToAddress(storage, size);
+  return ToAddress(reinterpret_cast<const sockaddr&>(storage), size);
 }
 
 bool TcpSocket::IsClosedByPeer() const {

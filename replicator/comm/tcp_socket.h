@@ -21,6 +21,9 @@ struct TcpAddress {
   // "10.0.0.2:41234".
   std::string ToString() const;
   bool is_loopback() const;
+  // Whether it is the address that Debian's /etc/hosts gives the host's own
+  // name: no other host reaches it, though others know the name.
+  bool IsOwnName() const;
 };
 
 // A TCP socket. Frames are for the start of a group (tcp_mesh.h); afterwards

@@ -42,6 +42,16 @@ std::string TextOf(const Call& call) {
   return "nothing thrown";
 }
 
+bool HasIpv6() {
+  ZmqContext context;
+  try {
+    ZmqSocket(context, SocketType::kRouter).Bind("tcp://[::1]:*");
+  } catch (const CommError&) {
+    return false;
+  }
+  return true;
+}
+
 class TransportTest : public ::testing::TestWithParam<const char*> {};
 
 // Catches a transport whose options or addresses do not work, and a part that
@@ -49,6 +59,9 @@ class TransportTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(TransportTest, MessageOfTwoPartsGoesThereAndBack) {
   const TemporaryFolder folder;
   std::string address = GetParam();
+  if (address.starts_with("tcp://[") && !HasIpv6()) {
+    GTEST_SKIP() << "this host has no IPv6";
+  }
   if (address == "ipc") address = "ipc://" + (folder.path() / "s").string();
   ZmqContext context;
   ZmqSocket router(context, SocketType::kRouter);
@@ -71,8 +84,42 @@ TEST_P(TransportTest, MessageOfTwoPartsGoesThereAndBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, TransportTest,
-                         ::testing::Values("tcp://127.0.0.1:*", "ipc",
-                                           "inproc://test"));
+                         ::testing::Values("tcp://127.0.0.1:*", "tcp://[::1]:*",
+                                           "ipc", "inproc://test"));
+
+// Would catch a socket that reaches hosts of one address family alone.
+TEST(SocketTest, ASocketConnectsToBothAddressFamilies) {
+  if (!HasIpv6()) GTEST_SKIP() << "this host has no IPv6";
+  ZmqContext context;
+  ZmqSocket four(context, SocketType::kRouter);
+  ZmqSocket six(context, SocketType::kRouter);
+  ZmqSocket dealer(context, SocketType::kDealer);
+  dealer.Connect(six.Bind("tcp://[::1]:*"));
+  dealer.Connect(four.Bind("tcp://127.0.0.1:*"));
+  // in turns
+  for (int i = 0; i < 2; ++i) {
+    Message message = TwoParts();
+    ASSERT_EQ(dealer.Send(message, kLong), SendResult::kOk);
+  }
+  Message message;
+  EXPECT_EQ(four.Receive(&message, kLong), ReceiveResult::kOk);
+  EXPECT_EQ(six.Receive(&message, kLong), ReceiveResult::kOk);
+}
+
+TEST(NumericEndpointTest, NumbersAndOtherTransportsStay) {
+  for (const char* same : {"tcp://10.0.0.1:7", "tcp://[fd00::1]:7", "tcp://*:7",
+                           "ipc:///a", "inproc://x"}) {
+    EXPECT_EQ(NumericEndpoint(same), same);
+  }
+  EXPECT_EQ(NumericEndpoint("tcp://localhost:7"),
+            "tcp://127.0.0.1:7");
+}
+
+TEST(NumericEndpointTest, ANameWithoutAddressIsNamed) {
+  EXPECT_THAT(
+      TextOf<CommError>([] { NumericEndpoint("tcp://no-such.invalid:7"); }),
+      ::testing::StartsWith("tcp://no-such.invalid:7: no-such.invalid: "));
+}
 
 TEST(SocketTest, ReceiveAndSendTimeOutAndLeaveTheMessage) {
   ZmqContext context;
