@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/mutex.h"
 #include "base/rpc/group_key.h"
 #include "base/rpc/server.h"
@@ -41,6 +42,8 @@ constexpr auto kOneTermination = std::chrono::seconds(2);
 constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
+// Files that a fleet has open beside those for its roles.
+constexpr int64_t kOtherFiles = 100;
 // Longest wait for the disk at the end.
 constexpr auto kDiskPatience = std::chrono::seconds(10);
 
@@ -184,6 +187,9 @@ void DismissHosts(HostPool& pool, const std::string& why) {
 
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status) {
+  // a connection, a descriptor of the process, and its log
+  CheckFileLimit("actors.count",
+                 kOtherFiles + 3 * static_cast<int64_t>(run.roles.size()));
   ProgressOptions progress_options;
   progress_options.plain_interval = FromSeconds(run.config.progress_interval_s);
   // made before the heartbeat server's thread, which may log

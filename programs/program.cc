@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/log.h"
 #include "base/openmp.h"
 #include "base/process.h"
@@ -94,6 +95,7 @@ void OpenStandardStreams() {
 int Guard(const std::string& name, const std::function<int()>& main) {
   try {
     OpenStandardStreams();
+    RaiseFileLimit();
     return main();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());

@@ -11,6 +11,7 @@
 
 #include "actors/actor.h"
 #include "base/clock.h"
+#include "base/file_limit.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/thread.h"
@@ -27,6 +28,10 @@ namespace {
 using actors::Actor;
 
 using namespace std::chrono_literals;
+
+// Files that an actor has open for one environment's writer, and besides.
+constexpr int64_t kFilesOfWriter = 12;
+constexpr int64_t kOtherFiles = 100;
 
 // Returns where the random streams of an incarnation begin, far from the
 // streams of earlier incarnations.
@@ -152,6 +157,8 @@ int Run(const Invocation& invocation, int64_t index) {
   fleet::HeartbeatSender heartbeat(heartbeat_options);
   const int64_t num_environments = config.actors.environments;
   const int64_t first_environment = index * num_environments;
+  CheckFileLimit("actors.environments",
+                 kOtherFiles + kFilesOfWriter * num_environments);
   const auto seed = static_cast<uint64_t>(config.run.seed);
   const env::TaskRegistry& registry = invocation.registry.tasks;
   env::VectorEnvironment environments(

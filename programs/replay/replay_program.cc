@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/process.h"
 #include "base/rpc/client.h"
 #include "base/rpc/group_key.h"
@@ -30,6 +31,9 @@
 
 namespace replicant::programs {
 namespace {
+
+// Files that a service has open besides its writers' connections.
+constexpr int64_t kOtherFiles = 100;
 
 // A service, and how a client reaches it.
 struct Service {
@@ -243,6 +247,11 @@ int Serve(const RunConfig& run_config, int64_t index) {
     replay::CheckNumShards(run_config.replay.checkpoint_folder,
                            run_config.replay.shards);
   }
+  // a connection for each environment's writer
+  CheckFileLimit("actors.environments",
+                 kOtherFiles + run_config.actors.count *
+                                   run_config.actors.environments /
+                                   run_config.replay.shards);
   const StopSignal stop;
   fleet::HeartbeatSender heartbeat(
       fleet::HeartbeatSenderOptions::FromEnvironment(
