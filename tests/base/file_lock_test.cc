@@ -1,8 +1,19 @@
 #include "base/file_lock.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -46,6 +57,38 @@ TEST(FileLockTest, AMovedLockIsHeldOnce) {
   EXPECT_THROW(FileLock(file, "the folder"), IoError);
   moved.reset();
   EXPECT_NO_THROW(FileLock(file, "the folder"));
+}
+
+// Makes flock() fail from now on, as on a file system without locks.
+void TakeLocksAway() {
+  std::array<sock_filter, 4> filter = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program = {filter.size(), filter.data()};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    std::_Exit(2);
+  }
+}
+
+// Would catch a run that a Lustre without the mount option `flock` stops.
+TEST(FileLockDeathTest, AFileSystemWithoutLocksGivesAWarning) {
+  const TemporaryFolder folder;
+  const auto take_all = [&] {
+    TakeLocksAway();
+    const FileLock first(folder.path() / "lock", "the folder");
+    const FileLock second(folder.path() / "lock", "the folder");
+    const FileLock awaited = FileLock::Await(folder.path() / "lock");
+    std::fprintf(stderr, "all taken\n");
+    std::exit(0);
+  };
+  spdlog::set_default_logger(spdlog::stderr_logger_st("test"));
+  EXPECT_EXIT(take_all(), ::testing::ExitedWithCode(0),
+              "lock: the file system has no locks .*mount option "
+              "`flock`(.|\n)*all taken");
 }
 
 // catches a lock that is taken twice, and one that waits for ever
