@@ -4,12 +4,19 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 #include "base/error.h"
 
@@ -35,6 +42,55 @@ void ReplaceAll(const std::string& from, const std::string& to,
        at = text->find(from, at + to.size())) {
     text->replace(at, from.size(), to);
   }
+}
+
+// A numeric address, of IPv6 in brackets; nothing for loopback and addresses of
+// a single link.
+std::optional<std::string> AddressForOthers(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.sa_family == AF_INET) {
+    const in_addr number =
+        reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+    if ((ntohl(number.s_addr) >> 24) == 127) return std::nullopt;
+    ::inet_ntop(AF_INET, &number, text.data(), text.size());
+    return text.data();
+  }
+  const in6_addr number =
+      reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (IN6_IS_ADDR_LOOPBACK(&number) || IN6_IS_ADDR_LINKLOCAL(&number)) {
+    return std::nullopt;
+  }
+  ::inet_ntop(AF_INET6, &number, text.data(), text.size());
+  return fmt::format("[{}]", text.data());
+}
+
+bool IsBridge(const std::string& interface) {
+  std::error_code error;
+  return std::filesystem::exists("/sys/class/net/" + interface + "/bridge",
+                                 error);
+}
+
+// The address from which this host sends to another one, as the routes say;
+// nothing is sent.
+std::optional<std::string> AddressOfRoute(const std::string& host, int family) {
+  addrinfo hints{};
+  hints.ai_family = family;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0) {
+    return std::nullopt;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owned(
+      found, &::freeaddrinfo);
+  const int fd = ::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, /*protocol=*/0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof(own);
+  const bool is_good =
+      fd >= 0 && ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!is_good) return std::nullopt;
+  return AddressForOthers(reinterpret_cast<const sockaddr&>(own));
 }
 
 }  // namespace
@@ -157,7 +213,8 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
       "evaluator run on the launcher's host, actors on all hosts that join");
   reader.Field("address", &c.address,
                "numeric address at which other hosts reach the launcher's "
-               "host; auto: the address of its first network interface");
+               "host; auto: the one from which it reaches the first host of "
+               "`hosts`, else the one of its default route");
   reader.Field("port", &c.port, {0, 65535},
                "port at which hosts join the launcher; 0: a free one, "
                "announced in RUN/addresses.yaml");
@@ -245,7 +302,8 @@ std::vector<std::string> FillTemplate(const std::string& command_template,
   return filled;
 }
 
-std::string ResolveClusterAddress(const std::string& given) {
+std::string ResolveClusterAddress(const std::string& given,
+                                  const std::vector<HostConfig>& hosts) {
   if (given != "auto") {
     in6_addr address{};
     if (::inet_pton(AF_INET, given.c_str(), &address) == 1) return given;
@@ -257,25 +315,40 @@ std::string ResolveClusterAddress(const std::string& given) {
         "hint: auto, the default, finds this host's address",
         given));
   }
+  for (const HostConfig& host : hosts) {
+    for (const int family : {AF_INET, AF_INET6}) {
+      const std::string name = host.name.substr(host.name.find('@') + 1);
+      if (const auto address = AddressOfRoute(name, family)) return *address;
+    }
+  }
+  // of documentation, so nobody has them
+  if (const auto address = AddressOfRoute("192.0.2.1", AF_INET)) {
+    return *address;
+  }
+  if (const auto address = AddressOfRoute("2001:db8::1", AF_INET6)) {
+    return *address;
+  }
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) list = nullptr;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owned(
       list, &::freeifaddrs);
-  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET ||
-        (one->ifa_flags & IFF_UP) == 0 ||
-        (one->ifa_flags & IFF_LOOPBACK) != 0) {
-      continue;
-    }
-    char text[INET_ADDRSTRLEN] = {};
-    const auto* const address =
-        reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
-    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text))) {
-      return text;
+  // a bridge may be for the containers of this host alone
+  for (const bool is_bridge : {false, true}) {
+    for (const int family : {AF_INET, AF_INET6}) {
+      for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+        if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family ||
+            (one->ifa_flags & IFF_RUNNING) == 0 ||
+            IsBridge(one->ifa_name) != is_bridge) {
+          continue;
+        }
+        if (const auto address = AddressForOthers(*one->ifa_addr)) {
+          return *address;
+        }
+      }
     }
   }
   throw ConfigError(
-      "cluster.address: this host has no network interface that is up; hint: "
+      "cluster.address: this host has no network interface with a link; hint: "
       "give the numeric address at which the other hosts reach it");
 }
 

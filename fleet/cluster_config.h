@@ -102,10 +102,13 @@ std::vector<std::string> FillTemplate(const std::string& command_template,
                                       const std::vector<std::string>& words,
                                       const std::string& host = "");
 
-// The numeric address of this host for other hosts: `given`, or for "auto" the
-// first IPv4 address of a network interface that is up, other than loopback.
-// Throws ConfigError if there is no such address, or if `given` is not
-// numeric.
-std::string ResolveClusterAddress(const std::string& given);
+// The numeric address of this host for other hosts, of IPv6 in brackets:
+// `given`, or for "auto" the address from which this host reaches the first of
+// `hosts` that it can resolve ("NAME" or "USER@NAME"), without one the address
+// of the default route, and without that the first address of an interface that
+// has a link, other than loopback; bridges last, those of IPv4 first. Throws
+// ConfigError if there is no such address, or if `given` is not numeric.
+std::string ResolveClusterAddress(const std::string& given,
+                                  const std::vector<HostConfig>& hosts);
 
 }  // namespace replicant::fleet

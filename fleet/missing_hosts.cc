@@ -14,9 +14,11 @@ constexpr size_t kMostNames = 8;
 
 }  // namespace
 
-MissingHosts::MissingHosts(std::vector<Host> expected, Clock::TimePoint start)
+MissingHosts::MissingHosts(std::vector<Host> expected, std::string endpoint,
+                           Clock::TimePoint start)
     : num_expected_(expected.size()),
       missing_(std::move(expected)),
+      endpoint_(std::move(endpoint)),
       next_line_(start + kPatience) {}
 
 std::optional<std::string> MissingHosts::Update(
@@ -41,8 +43,9 @@ std::optional<std::string> MissingHosts::Update(
   if (missing_.size() > kMostNames) {
     names.push_back(fmt::format("{} more", missing_.size() - kMostNames));
   }
-  return fmt::format("{} of {} hosts have not joined yet: {}", missing_.size(),
-                     num_expected_, fmt::join(names, ", "));
+  return fmt::format("{} of {} hosts have not joined at {} yet: {}",
+                     missing_.size(), num_expected_, endpoint_,
+                     fmt::join(names, ", "));
 }
 
 }  // namespace replicant::fleet

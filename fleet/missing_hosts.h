@@ -19,7 +19,9 @@ class MissingHosts {
     std::string name_end;
   };
 
-  MissingHosts(std::vector<Host> expected, Clock::TimePoint start);
+  // `endpoint` is the address that the hosts were given.
+  MissingHosts(std::vector<Host> expected, std::string endpoint,
+               Clock::TimePoint start);
 
   // Given the names of the hosts that have joined, returns a line for the log,
   // or nothing. There is one line after kPatience and one every kInterval while
@@ -34,6 +36,7 @@ class MissingHosts {
  private:
   const size_t num_expected_;
   std::vector<Host> missing_;
+  const std::string endpoint_;
   Clock::TimePoint next_line_;
   bool has_named_any_ = false;
 };

@@ -235,7 +235,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   StopOrders orders(&stop);
   MissingHosts missing(
       run.hosts ? run.hosts->expected : std::vector<MissingHosts::Host>(),
-      Clock::Real().Now());
+      server.endpoint(), Clock::Real().Now());
   bool has_started = false;
   while (!supervisor.IsFinished()) {
     orders.Pass(server.StopRequests(), &supervisor);

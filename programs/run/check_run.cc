@@ -168,7 +168,8 @@ void CheckCluster(RunConfig config) {
         "server, and cluster.backend {} has actors on others; allowed: actor",
         backend));
   }
-  static_cast<void>(fleet::ResolveClusterAddress(cluster.address));
+  static_cast<void>(
+      fleet::ResolveClusterAddress(cluster.address, cluster.hosts));
   for (const PartAddress& address : AddressesOf(&config)) {
     // only the learner's host has servers
     if (!address.is_replay() && address.part != "parameters") continue;

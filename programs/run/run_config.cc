@@ -229,8 +229,8 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
   AnnouncedAddresses announced;
   std::vector<PartAddress> addresses = AddressesOf(config);
   if (config->cluster.has_hosts()) {
-    const std::string host =
-        fleet::ResolveClusterAddress(config->cluster.address);
+    const std::string host = fleet::ResolveClusterAddress(
+        config->cluster.address, config->cluster.hosts);
     for (const PartAddress& address : addresses) {
       if (*address.endpoint == "auto") {
         *address.endpoint = fmt::format("tcp://{}:*", host);

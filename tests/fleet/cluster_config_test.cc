@@ -58,9 +58,9 @@ TEST(FillTemplateTest, CommandAndHostAreFilledIn) {
 }
 
 TEST(ResolveClusterAddressTest, TakesNumbersAlone) {
-  EXPECT_EQ(ResolveClusterAddress("10.0.0.2"), "10.0.0.2");
-  EXPECT_EQ(ResolveClusterAddress("fd00::2"), "[fd00::2]");
-  EXPECT_EQ(MessageOf<ConfigError>([] { ResolveClusterAddress("node3"); }),
+  EXPECT_EQ(ResolveClusterAddress("10.0.0.2", {}), "10.0.0.2");
+  EXPECT_EQ(ResolveClusterAddress("fd00::2", {}), "[fd00::2]");
+  EXPECT_EQ(MessageOf<ConfigError>([] { ResolveClusterAddress("node3", {}); }),
             "cluster.address: 'node3' is not a numeric address such as "
             "10.0.0.2; hint: auto, the default, finds this host's address");
 }

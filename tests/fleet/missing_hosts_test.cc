@@ -8,6 +8,7 @@ namespace {
 using std::chrono::seconds;
 
 const Clock::TimePoint kStart{seconds(100)};
+constexpr const char* kEndpoint = "tcp://10.0.0.2:7100";
 
 std::vector<MissingHosts::Host> Tasks(int count) {
   std::vector<MissingHosts::Host> tasks;
@@ -20,29 +21,31 @@ std::vector<MissingHosts::Host> Tasks(int count) {
 }
 
 TEST(MissingHostsTest, NamesThoseThatHaveNotJoinedUntilAllHave) {
-  MissingHosts missing(Tasks(3), kStart);
+  MissingHosts missing(Tasks(3), kEndpoint, kStart);
   EXPECT_EQ(missing.Update({}, kStart + seconds(14)), std::nullopt);
   EXPECT_EQ(missing.Update({"n1.7_1"}, kStart + seconds(15)),
-            "2 of 3 hosts have not joined yet: array task 0, array task 2");
+            "2 of 3 hosts have not joined at tcp://10.0.0.2:7100 yet: array "
+            "task 0, array task 2");
   EXPECT_EQ(missing.Update({}, kStart + seconds(74)), std::nullopt);
   // task 1 has joined once
-  EXPECT_EQ(missing.Update({"n1.7_2"}, kStart + seconds(75)),
-            "1 of 3 hosts have not joined yet: array task 0");
+  EXPECT_EQ(
+      missing.Update({"n1.7_2"}, kStart + seconds(75)),
+      "1 of 3 hosts have not joined at tcp://10.0.0.2:7100 yet: array task 0");
   EXPECT_EQ(missing.Update({"n2.7_0"}, kStart + seconds(76)),
             "all 3 hosts have joined");
   EXPECT_EQ(missing.Update({}, kStart + seconds(500)), std::nullopt);
 }
 
 TEST(MissingHostsTest, SaysNothingOfHostsThatComeSoon) {
-  MissingHosts missing(Tasks(1), kStart);
+  MissingHosts missing(Tasks(1), kEndpoint, kStart);
   EXPECT_EQ(missing.Update({"n1.7_0"}, kStart + seconds(5)), std::nullopt);
   EXPECT_EQ(missing.Update({}, kStart + seconds(50)), std::nullopt);
-  MissingHosts none({}, kStart);
+  MissingHosts none({}, kEndpoint, kStart);
   EXPECT_EQ(none.Update({}, kStart + seconds(50)), std::nullopt);
 }
 
 TEST(MissingHostsTest, ALongListIsCutShort) {
-  MissingHosts missing(Tasks(10), kStart);
+  MissingHosts missing(Tasks(10), kEndpoint, kStart);
   EXPECT_TRUE(missing.Update({}, kStart + seconds(20))
                   .value()
                   .ends_with("array task 7, 2 more"));
