@@ -149,6 +149,53 @@ RoleResources RoleResources::Read(config::Reader& reader,
       "command that starts the process, with {command} in place of the "
       "process's command, for example: numactl --localalloc {command}; empty: "
       "{command} alone. Blanks separate words; there are no quotes");
+  if (!c.has_pods) return c;
+  reader.Field("image", &c.image,
+               "container image of the role's pods; empty: "
+               "cluster.kubernetes.image");
+  reader.Field("node_selector", &c.node_selector, {0, 100},
+               "labels of the nodes on which Kubernetes runs the role's pods, "
+               "LABEL=VALUE each");
+  reader.Field("priority_class", &c.priority_class,
+               "PriorityClass of the role's pods; empty: the cluster's "
+               "default");
+  for (const std::string& label : c.node_selector) {
+    const size_t sign = label.find('=');
+    if (sign == 0 || sign == std::string::npos ||
+        label.find_first_of(" \"\\\n") != std::string::npos) {
+      reader.Error("node_selector",
+                   fmt::format("'{}' is not of the form LABEL=VALUE", label));
+    }
+  }
+  return c;
+}
+
+SkypilotConfig SkypilotConfig::Read(config::Reader& reader) {
+  SkypilotConfig c;
+  reader.Field("image", &c.image,
+               "image of all nodes, with the programs on PATH");
+  reader.Field("infra", &c.infra,
+               "where the nodes run, as SkyPilot takes it: kubernetes, aws, "
+               "aws/us-east-1, ...; empty: SkyPilot chooses");
+  reader.Field(
+      "accelerator", &c.accelerator,
+      "SkyPilot's name of the GPU that cluster.roles.ROLE.gpus counts");
+  reader.Field("actor_nodes", &c.actor_nodes, {0, 10000},
+               "nodes of actors, each with actors.count / actor_nodes actors, "
+               "rounded up");
+  reader.Field("learner_spot", &c.learner_spot,
+               "whether the learner's node is a spot instance; it needs "
+               "run_storage, or a lost node loses the run");
+  reader.Field("actor_spot", &c.actor_spot,
+               "whether the nodes of actors are spot instances");
+  reader.Field(
+      "run_storage", &c.run_storage,
+      "bucket for the run folder, such as s3://NAME/PATH, from which a "
+      "new node of the learner resumes the run; empty: its own disk");
+  if (c.learner_spot && c.run_storage.empty()) {
+    reader.Error("learner_spot",
+                 "needs run_storage, from which the next node resumes the run");
+  }
   return c;
 }
 
@@ -198,6 +245,19 @@ KubernetesConfig KubernetesConfig::Read(config::Reader& reader) {
                "size of the volume of the run folder");
   reader.Field("replay_storage", &c.replay_storage,
                "size of the volume of the replay's checkpoints");
+  reader.Field("queue", &c.queue,
+               "Kueue's LocalQueue, which starts the run when there is room; "
+               "empty: the run starts at once");
+  reader.Field("topology", &c.topology,
+               "label of nodes, such as cloud.provider.com/topology-rack, "
+               "within whose value Kueue places the pods of a job if it can; "
+               "empty: anywhere");
+  reader.Field("user", &c.user, {0, 65534},
+               "number of the user and group that run the programs; 0: the "
+               "image's user");
+  if (!c.topology.empty() && c.queue.empty()) {
+    reader.Error("topology", "needs queue: Kueue places the pods");
+  }
   return c;
 }
 
@@ -250,9 +310,9 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
     config::Reader section = roles.Section(role, doc);
     c.roles[role] = RoleResources::Read(section, std::move(defaults));
   };
-  read("actor", "every actor", {});
-  read("learner", "the learner", {.cores = 4});
-  read("replay", "every replay service", {.cores = 2});
+  read("actor", "every actor", {.has_pods = true});
+  read("learner", "the learner", {.cores = 4, .has_pods = true});
+  read("replay", "every replay service", {.cores = 2, .has_pods = true});
   read("inference", "the inference server", {});
   read("evaluator", "the evaluator", {});
   read("server", "every parameter server", {});
@@ -260,6 +320,8 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   reader.Section("slurm", &c.slurm, "job scripts of fleet --render slurm");
   reader.Section("kubernetes", &c.kubernetes,
                  "manifests of fleet --render kubernetes");
+  reader.Section("skypilot", &c.skypilot,
+                 "job group of fleet --render skypilot");
 
   if (c.backend == ClusterBackend::kSsh && c.hosts.empty()) {
     reader.Error("hosts", "must name the hosts of the actors with backend ssh");

@@ -35,6 +35,11 @@ struct RoleResources {
   int64_t gpus = 0;
   int64_t memory_mb = 0;  // 0: not asked for
   std::string command;    // template with {command}; empty: the command itself
+  // Of the pods that are made for the role, of learner, replay and actor.
+  bool has_pods = false;
+  std::string image;                       // empty: kubernetes.image
+  std::vector<std::string> node_selector;  // "LABEL=VALUE"
+  std::string priority_class;              // empty: the cluster's default
 
   static RoleResources Read(config::Reader& reader, RoleResources defaults);
 };
@@ -61,8 +66,24 @@ struct KubernetesConfig {
   std::string storage_class;  // empty: the cluster's default
   std::string run_storage = "20Gi";
   std::string replay_storage = "50Gi";
+  std::string queue;     // of Kueue; empty: none
+  std::string topology;  // label of nodes; empty: anywhere
+  int64_t user = 0;      // number of the user; 0: the image's
 
   static KubernetesConfig Read(config::Reader& reader);
+};
+
+// Section `cluster.skypilot`: settings of the rendered job group.
+struct SkypilotConfig {
+  std::string image = "replicant:latest";
+  std::string infra;  // empty: SkyPilot chooses
+  std::string accelerator = "H100";
+  int64_t actor_nodes = 1;
+  bool learner_spot = false;
+  bool actor_spot = true;
+  std::string run_storage;  // empty: the disk of the learner's node
+
+  static SkypilotConfig Read(config::Reader& reader);
 };
 
 // Section `cluster`: the hosts that run the processes of a run. Launcher,
@@ -82,6 +103,7 @@ struct ClusterConfig {
   std::map<std::string, RoleResources> roles;  // Read() fills in every role
   SlurmConfig slurm;
   KubernetesConfig kubernetes;
+  SkypilotConfig skypilot;
 
   bool has_hosts() const { return backend != ClusterBackend::kLocal; }
   // The addresses of the replay's shards on `hosts`, by index; empty unless the

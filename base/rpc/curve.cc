@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <sstream>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -37,12 +40,25 @@ std::string ReadNamedKey(const std::filesystem::path& path, int line_number,
   return line.substr(prefix.size());
 }
 
+// Whether root has given the file to a group of this process to read, as
+// Kubernetes gives a secret to the pods of other users (fsGroup).
+bool IsOfOwnGroup(const struct stat& status) {
+  if (status.st_uid != 0 || ::geteuid() == 0) return false;
+  if (status.st_gid == ::getegid()) return true;
+  std::vector<gid_t> groups(
+      static_cast<size_t>(std::max(0, ::getgroups(0, nullptr))));
+  const int count = ::getgroups(static_cast<int>(groups.size()), groups.data());
+  groups.resize(static_cast<size_t>(std::max(0, count)));
+  return std::ranges::find(groups, status.st_gid) != groups.end();
+}
+
 void CheckOwnerOnly(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     throw IoError::FromErrno("stat", path, errno);
   }
-  if ((status.st_mode & 077) != 0) {
+  const mode_t others = status.st_mode & 077;
+  if (others != 0 && !(others == 040 && IsOfOwnGroup(status))) {
     throw IoError(
         fmt::format("{}: mode {:04o} lets others read a secret key; hint: "
                     "chmod 600",

@@ -45,7 +45,9 @@ bool IsCurveKey(const std::string& key);
 void WriteKeyPair(const std::filesystem::path& path, const CurveKeyPair& keys);
 
 // Throws IoError if the file cannot be read, does not have this form, or may
-// be read by others than its owner. No message contains a secret key.
+// be read by others than its owner. A file of root's that its group may read is
+// good for a process of that group: Kubernetes gives secrets to pods of other
+// users in this way. No message contains a secret key.
 CurveKeyPair ReadKeyPair(const std::filesystem::path& path);
 
 // A list of public keys, one a line: a service's allowed clients, or the one

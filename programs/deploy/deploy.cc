@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <system_error>
 
 #include "base/check.h"
@@ -14,14 +16,21 @@
 namespace replicant::programs {
 
 std::string Render(const std::string& backend, const RenderInput& input) {
-  if (backend != "slurm" && backend != "kubernetes") {
+  using Part = std::string (*)(const RenderInput&);
+  const std::map<std::string, Part> parts = {{"kubernetes", &RenderKubernetes},
+                                             {"skypilot", &RenderSkypilot},
+                                             {"slurm", &RenderSlurm}};
+  const auto part = parts.find(backend);
+  if (part == parts.end()) {
     throw ConfigError(fmt::format(
-        "--render {}: no such backend; allowed: slurm, kubernetes", backend));
+        "--render {}: no such backend; allowed: slurm, kubernetes, skypilot",
+        backend));
   }
+  // hosts join a run of SkyPilot as they join one of Kubernetes
+  const bool is_slurm = backend == "slurm";
   RunConfig config = input.config;
-  config.cluster.backend = backend == "slurm"
-                               ? fleet::ClusterBackend::kSlurm
-                               : fleet::ClusterBackend::kKubernetes;
+  config.cluster.backend = is_slurm ? fleet::ClusterBackend::kSlurm
+                                    : fleet::ClusterBackend::kKubernetes;
   // the host is not known yet, so any numeric address passes
   config.cluster.address = "0.0.0.0";
   CheckCluster(config);
@@ -33,8 +42,9 @@ std::string Render(const std::string& backend, const RenderInput& input) {
   }
   MakeFolders(input.folder);
   RenderInput whole = input;
-  whole.resolved_yaml = WithSettings(input, {"cluster.backend=" + backend});
-  return backend == "slurm" ? RenderSlurm(whole) : RenderKubernetes(whole);
+  whole.resolved_yaml = WithSettings(
+      input, {"cluster.backend=" + ToString(config.cluster.backend)});
+  return part->second(whole);
 }
 
 std::string WithSettings(const RenderInput& input,

@@ -22,8 +22,8 @@ struct RenderInput {
   std::filesystem::path folder;  // absolute
 };
 
-// Writes config.yaml and the files of `backend`, "slurm" or "kubernetes", into
-// `folder`, which is new or empty, and returns instructions
+// Writes config.yaml and the files of `backend`, "slurm", "kubernetes" or
+// "skypilot", into `folder`, which is new or empty, and returns instructions
 // for their use, as lines for a terminal. Throws ConfigError for another
 // backend or for a configuration that does not fit the backend, and IoError.
 std::string Render(const std::string& backend, const RenderInput& input);
@@ -31,6 +31,7 @@ std::string Render(const std::string& backend, const RenderInput& input);
 // The parts of Render(), which makes the folder and config.yaml itself.
 std::string RenderSlurm(const RenderInput& input);
 std::string RenderKubernetes(const RenderInput& input);
+std::string RenderSkypilot(const RenderInput& input);
 
 // Replaces each @NAME@ of a template by its value, in which nothing is
 // replaced; a name without a value is a bug.

@@ -1,13 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/config/scalar.h"
 #include "base/fs.h"
+#include "base/process.h"
 #include "base/rpc/curve.h"
+#include "programs/deploy/containers.h"
 #include "programs/deploy/deploy.h"
 
 // Four files: a ConfigMap with the configuration, a Secret with the run's key
@@ -21,11 +23,8 @@
 namespace replicant::programs {
 namespace {
 
-constexpr int kJoinPort = 7100;
 constexpr int kReplayPort = 7101;
 constexpr const char* kKeyName = "run.key";
-// of the image that scripts/container makes
-constexpr const char* kSuiteFolder = "/replicant/suite";
 
 constexpr const char* kConfigMap = R"(apiVersion: v1
 kind: ConfigMap
@@ -63,7 +62,7 @@ kind: StatefulSet
 metadata:
   name: @NAME@-replay
   namespace: @NAMESPACE@
-spec:
+@QUEUE@spec:
   serviceName: @NAME@-replay
   replicas: @SHARDS@
   podManagementPolicy: Parallel
@@ -74,9 +73,9 @@ spec:
       labels: {app: @NAME@-replay}
     spec:
       terminationGracePeriodSeconds: 120
-      containers:
+@REPLAY_POD@      containers:
       - name: replay
-        image: @IMAGE@
+        image: @REPLAY_IMAGE@
         command: ["fleet"]
         args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
                "--role", "replay-$(SHARD)", "--host", "$(POD_NAME)", "--keep", "/data",
@@ -118,10 +117,17 @@ kind: JobSet
 metadata:
   name: @OBJECT@
   namespace: @NAMESPACE@
-spec:
-  # the run is complete when the launcher is; pods restart alone before the set
+@QUEUE@spec:
+@SUSPEND@  # the run is complete when the launcher is; pods restart alone before the set
   successPolicy: {operator: All, targetReplicatedJobs: [launcher]}
-  failurePolicy: {maxRestarts: 3}
+  failurePolicy:
+    maxRestarts: 3
+    rules:
+    # another start would meet the same configuration
+    - name: configuration
+      action: FailJobSet
+      targetReplicatedJobs: [launcher]
+      onJobFailureReasons: [PodFailurePolicy]
   network: {enableDNSHostnames: true, publishNotReadyAddresses: true}
   replicatedJobs:
   - name: launcher
@@ -131,13 +137,20 @@ spec:
         parallelism: 1
         completions: 1
         backoffLimit: 20
+        podFailurePolicy:
+          rules:
+          # a pod that its node loses is no failure
+          - action: Ignore
+            onPodConditions: [{type: DisruptionTarget, status: "True"}]
+          - action: FailJob
+            onExitCodes: {containerName: launcher, operator: In, values: [@EXIT_CONFIG@]}
         template:
-          spec:
-            restartPolicy: OnFailure
+@TOPOLOGY@          spec:
+            restartPolicy: Never
             terminationGracePeriodSeconds: 120
-            containers:
+@LEARNER_POD@            containers:
             - name: launcher
-              image: @IMAGE@
+              image: @LEARNER_IMAGE@
               command: ["/bin/sh", "-c"]
               args:
               - |
@@ -176,12 +189,12 @@ constexpr const char* kActors = R"yaml(  - name: actors
         completionMode: Indexed
         backoffLimit: 100000
         template:
-          spec:
+@TOPOLOGY@          spec:
             restartPolicy: OnFailure
             terminationGracePeriodSeconds: 30
-            containers:
+@ACTOR_POD@            containers:
             - name: agent
-              image: @IMAGE@
+              image: @ACTOR_IMAGE@
               command: ["fleet"]
               args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
                      "--host", "$(POD_NAME)", "--actors", "@ACTORS_PER_POD@",
@@ -196,23 +209,6 @@ constexpr const char* kActors = R"yaml(  - name: actors
             - name: key
               secret: {secretName: @NAME@-key, defaultMode: 256}
 )yaml";
-
-// A name as Kubernetes allows it for pods, with room for their suffixes.
-std::string ObjectName(const std::string& run) {
-  constexpr size_t kMostBytes = 40;
-  std::string name;
-  for (const char c : run.substr(0, kMostBytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    name +=
-        std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '-';
-  }
-  const auto first = name.find_first_not_of('-');
-  if (first == std::string::npos) return "run";
-  name = name.substr(first, name.find_last_not_of('-') - first + 1);
-  // the name of a Service begins with a letter
-  return std::isdigit(static_cast<unsigned char>(name[0])) != 0 ? "run-" + name
-                                                                : name;
-}
 
 std::string Indented(std::string_view text, int blanks) {
   std::string indented;
@@ -238,6 +234,30 @@ std::string Resources(const JobResources& container) {
         fmt::format(", limits: {{nvidia.com/gpu: \"{}\"}}", container.gpus);
   }
   return fmt::format("{{requests: {{{}}}{}}}", wanted, limits);
+}
+
+// The lines of a pod's spec that its role decides, each after `blanks`.
+std::string PodLines(const fleet::RoleResources& role, int64_t user,
+                     int blanks) {
+  std::string lines;
+  if (user > 0) {
+    lines += fmt::format(
+        "securityContext: {{runAsNonRoot: true, runAsUser: {0}, runAsGroup: "
+        "{0}, fsGroup: {0}, fsGroupChangePolicy: OnRootMismatch}}\n",
+        user);
+  }
+  if (!role.priority_class.empty()) {
+    lines += fmt::format("priorityClassName: {}\n",
+                         config::QuotedToYaml(role.priority_class));
+  }
+  if (!role.node_selector.empty()) lines += "nodeSelector:\n";
+  for (const std::string& label : role.node_selector) {
+    const size_t sign = label.find('=');
+    lines +=
+        fmt::format("  {}: {}\n", config::QuotedToYaml(label.substr(0, sign)),
+                    config::QuotedToYaml(label.substr(sign + 1)));
+  }
+  return Indented(lines, blanks);
 }
 
 }  // namespace
@@ -276,7 +296,6 @@ std::string RenderKubernetes(const RenderInput& input) {
       // the whole name, which a run may have called "null"
       {"OBJECT", config::TextToYaml(name)},
       {"NAMESPACE", config::TextToYaml(kubernetes.space)},
-      {"IMAGE", config::QuotedToYaml(kubernetes.image)},
       // a JobSet names its pods SET-JOB-INDEX-INDEX, in the subdomain SET
       {"JOIN", fmt::format("tcp://{0}-launcher-0-0.{0}:{1}", name, kJoinPort)},
       {"JOIN_PORT", std::to_string(kJoinPort)},
@@ -296,8 +315,33 @@ std::string RenderKubernetes(const RenderInput& input) {
                                  {"actor", cluster.local_actors}}))},
       {"ACTOR_RESOURCES",
        Resources(SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}}))},
+      {"EXIT_CONFIG", std::to_string(kExitConfig)},
+      {"QUEUE", kubernetes.queue.empty()
+                    ? ""
+                    : fmt::format("  labels: {{kueue.x-k8s.io/queue-name: "
+                                  "{}}}\n",
+                                  config::QuotedToYaml(kubernetes.queue))},
+      // Kueue starts it
+      {"SUSPEND", kubernetes.queue.empty() ? "" : "  suspend: true\n"},
+      {"TOPOLOGY",
+       kubernetes.topology.empty()
+           ? ""
+           : fmt::format("          metadata:\n"
+                         "            annotations: "
+                         "{{kueue.x-k8s.io/podset-preferred-topology: {}}}\n",
+                         config::QuotedToYaml(kubernetes.topology))},
       {"CONFIG", Indented(yaml, 4)},
       {"KEY", Indented(key, 4)}};
+  for (const auto& [prefix, role, blanks] :
+       {std::tuple("REPLAY", "replay", 6), std::tuple("LEARNER", "learner", 12),
+        std::tuple("ACTOR", "actor", 12)}) {
+    const fleet::RoleResources& pods = cluster.roles.at(role);
+    values.push_back({fmt::format("{}_POD", prefix),
+                      PodLines(pods, kubernetes.user, blanks)});
+    values.push_back({fmt::format("{}_IMAGE", prefix),
+                      config::QuotedToYaml(pods.image.empty() ? kubernetes.image
+                                                              : pods.image)});
+  }
   values.push_back(
       {"ACTORS", kubernetes.actor_pods > 0 ? FillIn(kActors, values) : ""});
   const auto write = [&](const char* file, const char* text, unsigned mode) {

@@ -456,7 +456,7 @@ void AddOptions(config::CommandLine& command_line, FleetOptions* options) {
   command_line.AddOption(
       "--render", &options->render.backend,
       "write the files by which a batch system runs the configuration, and "
-      "start nothing: slurm or kubernetes");
+      "start nothing: slurm, kubernetes or skypilot");
   command_line.AddOption("--to", &options->render.folder,
                          "new folder for the files of --render");
   AddRunControl(command_line);
@@ -500,7 +500,8 @@ Program FleetProgram() {
                 if (!render.backend.empty())
                   return RenderFiles(invocation, render);
                 if (!render.folder.empty()) {
-                  throw ConfigError("--to: needs --render slurm or kubernetes");
+                  throw ConfigError(
+                      "--to: needs --render slurm, kubernetes or skypilot");
                 }
                 return Launch(invocation, options->resumed, options->recipe);
               },

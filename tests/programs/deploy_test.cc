@@ -38,6 +38,13 @@ class DeployTest : public ::testing::Test {
                             .registry = registry,
                             .folder = folder_});
   }
+  CommandResult Validate() const {
+    return RunCommand({.command = {REPLICANT_PYTHON,
+                                   std::string(REPLICANT_SOURCE_DIR) +
+                                       "/tests/programs/validate_manifests.py",
+                                   folder_}},
+                      std::chrono::minutes(3));
+  }
   std::string Read(const std::string& name) const {
     return ReadFile(folder_ / name);
   }
@@ -128,12 +135,7 @@ TEST_F(DeployTest, NamesOfKubernetesStayText) {
 
 TEST_F(DeployTest, KubernetesObjectsAreValidByTheirSchemas) {
   RenderAs("kubernetes", kRun);
-  const CommandResult result =
-      RunCommand({.command = {REPLICANT_PYTHON,
-                              std::string(REPLICANT_SOURCE_DIR) +
-                                  "/tests/programs/validate_manifests.py",
-                              folder_}},
-                 std::chrono::minutes(3));
+  const CommandResult result = Validate();
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_EQ(result.output,
             "ConfigMap my-run-config\n"
@@ -146,6 +148,49 @@ TEST_F(DeployTest, KubernetesObjectsAreValidByTheirSchemas) {
   ASSERT_EQ(::stat((folder_ / "2-key.yaml").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0600u);
   EXPECT_FALSE(fs::exists(folder_ / "run.key"));
+}
+
+// Would catch a setting of one role's pods that reaches another's.
+TEST_F(DeployTest, PodsAreAsOperatorsWantThem) {
+  RenderAs("kubernetes",
+           "run: {name: my-run}\n"
+           "task: {name: cartpole-swingup}\n"
+           "cluster:\n"
+           "  roles:\n"
+           "    learner: {image: 'lab/cuda:1', node_selector: "
+           "['gpu.site/model=h100', zone=a], priority_class: high}\n"
+           "    actor: {node_selector: ['pool=spot'], priority_class: low}\n"
+           "  kubernetes: {image: 'lab/cpu:1', queue: team, topology: "
+           "site/rack, user: 1000}\n");
+  const CommandResult result = Validate();
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  const std::string user =
+      "securityContext: {runAsNonRoot: true, runAsUser: 1000, runAsGroup: "
+      "1000, fsGroup: 1000, fsGroupChangePolicy: OnRootMismatch}\n";
+  EXPECT_THAT(Read("3-replay.yaml"),
+              AllOf(HasSubstr("  labels: {kueue.x-k8s.io/queue-name: "
+                              "\"team\"}\nspec:\n"),
+                    HasSubstr(user), HasSubstr("image: \"lab/cpu:1\""),
+                    Not(HasSubstr("nodeSelector"))));
+  const std::string run = Read("4-run.yaml");
+  const size_t actors = run.find("- name: actors");
+  EXPECT_THAT(
+      run.substr(0, actors),
+      AllOf(HasSubstr("  labels: {kueue.x-k8s.io/queue-name: \"team\"}\n"
+                      "spec:\n  suspend: true\n"),
+            HasSubstr(user), HasSubstr("image: \"lab/cuda:1\""),
+            HasSubstr("            priorityClassName: \"high\"\n"
+                      "            nodeSelector:\n"
+                      "              \"gpu.site/model\": \"h100\"\n"
+                      "              \"zone\": \"a\"\n"),
+            HasSubstr("values: [78]")));
+  EXPECT_THAT(
+      run.substr(actors),
+      AllOf(HasSubstr("annotations: {kueue.x-k8s.io/podset-preferred-topology: "
+                      "\"site/rack\"}"),
+            HasSubstr(user), HasSubstr("image: \"lab/cpu:1\""),
+            HasSubstr("priorityClassName: \"low\""),
+            HasSubstr("\"pool\": \"spot\"")));
 }
 
 // Would catch a configuration that the pods cannot read.
@@ -211,6 +256,33 @@ TEST_F(DeployTest, TheJobOfTheLearnerHasRoomForAllShards) {
   EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=13\n"));
 }
 
+// scripts/checks/skypilot gives the file to SkyPilot's own parser.
+TEST_F(DeployTest, SkypilotGetsAJobGroupWhoseLearnerIsPrimary) {
+  RenderAs("skypilot",
+           "run: {name: my_Run}\n"
+           "task: {name: cartpole-swingup}\n"
+           "actors: {count: 10}\n"
+           "cluster:\n"
+           "  roles: {learner: {gpus: 1, memory_mb: 9500}}\n"
+           "  skypilot: {actor_nodes: 4, accelerator: H100, infra: "
+           "kubernetes, run_storage: \"s3://lab/run\"}\n");
+  const std::string yaml = Read("skypilot.yaml");
+  EXPECT_THAT(
+      yaml, AllOf(HasSubstr("name: my-run\nexecution: parallel\n"
+                            "primary_tasks: [learner]\n"),
+                  HasSubstr("  cpus: 7+\n  memory: 10+\n"
+                            "  accelerators: \"H100:1\"\n"
+                            "  infra: \"kubernetes\"\n"),
+                  HasSubstr("source: \"s3://lab/run\", mode: MOUNT_CACHED"),
+                  HasSubstr("num_nodes: 4\n"), HasSubstr("  use_spot: true\n"),
+                  HasSubstr("--join tcp://learner-0.my-run:7100 "),
+                  HasSubstr("--actors 3 "), Not(HasSubstr("@N"))));
+  EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: kubernetes"));
+  struct stat status {};
+  ASSERT_EQ(::stat((folder_ / "run.key").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+}
+
 TEST_F(DeployTest, HostsUnderSshTakeTheShardsInOrder) {
   const auto load = [](int shards) {
     return LoadRunConfig(
@@ -248,8 +320,30 @@ TEST_F(DeployTest, HostsUnderSshTakeTheShardsInOrder) {
 }
 
 TEST_F(DeployTest, MistakesAreNamed) {
-  EXPECT_EQ(MessageOf<ConfigError>([&] { RenderAs("sge", kRun); }),
-            "--render sge: no such backend; allowed: slurm, kubernetes");
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] { RenderAs("sge", kRun); }),
+      "--render sge: no such backend; allowed: slurm, kubernetes, skypilot");
+  EXPECT_THAT(
+      MessageOf<ConfigError>([&] {
+        RenderAs("skypilot",
+                 "task: {name: cartpole-swingup}\n"
+                 "cluster: {skypilot: {learner_spot: true}}\n");
+      }),
+      HasSubstr("cluster.skypilot.learner_spot: needs run_storage, from which "
+                "the next node resumes the run"));
+  EXPECT_THAT(MessageOf<ConfigError>([&] {
+                RenderAs("kubernetes",
+                         "task: {name: cartpole-swingup}\n"
+                         "cluster:\n"
+                         "  roles: {actor: {node_selector: [gpu]}, evaluator: "
+                         "{image: x}}\n"
+                         "  kubernetes: {topology: rack}\n");
+              }),
+              AllOf(HasSubstr("cluster.roles.actor.node_selector: 'gpu' is not "
+                              "of the form LABEL=VALUE"),
+                    HasSubstr("cluster.roles.evaluator.image: unknown key"),
+                    HasSubstr("cluster.kubernetes.topology: needs queue: Kueue "
+                              "places the pods")));
   EXPECT_THAT(MessageOf<ConfigError>([&] {
                 RenderAs("slurm", std::string(kRun) +
                                       "replay: {bind: \"ipc:///tmp/x\"}\n");

@@ -1,9 +1,12 @@
 #include "base/rpc/curve.h"
 
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "base/error.h"
@@ -63,6 +66,38 @@ TEST(CurveTest, KeyFileIsForItsOwnerAloneAndComesBack) {
   EXPECT_EQ(TextOf<IoError>([&] { ReadKeyPair(path); }),
             path.string() +
                 ": mode 0644 lets others read a secret key; hint: chmod 600");
+}
+
+// Would catch a pod of another user than root that cannot read its secret, and
+// a key that any group may read.
+TEST(CurveDeathTest, AFileOfRootIsForItsGroup) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  constexpr uid_t kUser = 12345;
+  constexpr gid_t kGroup = 23456;
+  const TemporaryFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  const auto path = folder.path() / "secret.key";
+  WriteKeyPair(path, GenerateCurveKeyPair());
+  ASSERT_EQ(::chown(path.c_str(), 0, kGroup), 0);
+  // 0: it can be read; 1: it cannot
+  const auto read_as = [&](gid_t own, gid_t further) {
+    if (::setgroups(1, &further) != 0 || ::setgid(own) != 0 ||
+        ::setuid(kUser) != 0) {
+      std::_Exit(2);
+    }
+    std::_Exit(TextOf<IoError>([&] { ReadKeyPair(path); }) == "nothing thrown"
+                   ? 0
+                   : 1);
+  };
+  using ::testing::ExitedWithCode;
+  ASSERT_EQ(::chmod(path.c_str(), 0440), 0);
+  EXPECT_EXIT(read_as(kGroup, kUser), ExitedWithCode(0), "");
+  EXPECT_EXIT(read_as(kUser, kGroup), ExitedWithCode(0), "");
+  EXPECT_EXIT(read_as(kUser, kUser), ExitedWithCode(1), "");
+  for (const mode_t bad : {0444, 0460, 0450}) {
+    ASSERT_EQ(::chmod(path.c_str(), bad), 0);
+    EXPECT_EXIT(read_as(kGroup, kUser), ExitedWithCode(1), "");
+  }
 }
 
 TEST(CurveTest, BrokenKeyFileIsAnErrorThatShowsNoSecret) {
