@@ -10,7 +10,7 @@ namespace replicant::actors {
 
 ActorsConfig ActorsConfig::Read(config::Reader& reader) {
   ActorsConfig c;
-  reader.Field("count", &c.count, {1, 100'000}, "number of actor processes");
+  reader.Field("count", &c.count, {1, kMaxActors}, "number of actor processes");
   reader.Field("environments", &c.environments, {1, 4096},
                "environments of one actor; they act in one batch");
   reader.Field("env_threads", &c.env_threads, {0, 256},

@@ -8,6 +8,9 @@
 
 namespace replicant::actors {
 
+// Maximum number of actor processes of a run.
+inline constexpr int64_t kMaxActors = 100'000;
+
 // Process that computes the actors' policy.
 enum class InferencePlace {
   kActor,  // by each actor for its own environments

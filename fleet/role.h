@@ -33,6 +33,9 @@ struct RoleSpec {
 
   RoleId id;
   std::vector<std::string> command;
+  // Appended to the command of every incarnation, also on another host, whose
+  // agent makes the command itself.
+  std::vector<std::string> arguments;
   // Appended to the command of every incarnation but the first.
   std::vector<std::string> resume_arguments;
   // Appended to the command until the role has run once since the fleet

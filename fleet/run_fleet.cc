@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file_limit.h"
 #include "base/mutex.h"
 #include "base/rpc/group_key.h"
 #include "base/rpc/server.h"
@@ -26,6 +25,7 @@
 #include "fleet/progress.h"
 #include "fleet/protocol/agent_messages.h"
 #include "fleet/run_report.h"
+#include "fleet/scale_orders.h"
 
 namespace replicant::fleet {
 namespace {
@@ -42,8 +42,6 @@ constexpr auto kOneTermination = std::chrono::seconds(2);
 constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
-// Files that a fleet has open beside those for its roles.
-constexpr int64_t kOtherFiles = 100;
 // Longest wait for the disk at the end.
 constexpr auto kDiskPatience = std::chrono::seconds(10);
 
@@ -52,8 +50,10 @@ class HeartbeatServer {
  public:
   // If there is a pool, hosts join at `bind`.
   HeartbeatServer(HeartbeatMonitor* monitor, HostPool* pool,
-                  const std::string& bind, const rpc::GroupKey& key)
-      : guard_(key.MakeGuard(context_)),
+                  ScaleOrders* orders, const std::string& bind,
+                  const rpc::GroupKey& key)
+      : scale_orders_(*orders),
+        guard_(key.MakeGuard(context_)),
         server_(context_, SupervisionProtocol(), WithKey(key)),
         endpoint_(Attach(monitor, pool, bind)),
         loop_("heartbeats",
@@ -90,10 +90,16 @@ class HeartbeatServer {
           }
           responder.Reply({});
         });
+    server_.Handle(kScaleKind,
+                   [this](rpc::Request& request, rpc::Responder responder) {
+                     responder.Reply(rpc::EncodeMessage(scale_orders_.Take(
+                         rpc::DecodeMessage<ScaleRequest>(request.payload))));
+                   });
     if (pool != nullptr) pool->AttachTo(server_);
     return server_.Bind(bind);
   }
 
+  ScaleOrders& scale_orders_;
   mutable Mutex mutex_;
   int num_stop_requests_ GUARDED_BY(mutex_) = 0;
   std::string stopped_by_ GUARDED_BY(mutex_);
@@ -151,15 +157,11 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
 }
 
 // Whether every role meant for another host has a host.
-bool HaveAllAPlace(const FleetRun& run,
-                   const std::vector<Supervisor::RoleView>& roles) {
-  const auto num_remote = std::ranges::count_if(
-      run.roles, [](const RoleSpec& role) { return role.is_remote; });
-  const auto num_placed =
-      std::ranges::count_if(roles, [](const Supervisor::RoleView& role) {
-        return !role.host.empty() && role.phase == RolePhase::kReady;
-      });
-  return num_placed == num_remote;
+bool HaveAllAPlace(const std::vector<Supervisor::RoleView>& roles) {
+  return std::ranges::all_of(roles, [](const Supervisor::RoleView& role) {
+    return !role.is_remote || !role.is_wanted ||
+           (!role.host.empty() && role.phase == RolePhase::kReady);
+  });
 }
 
 // Gives up lost hosts, and names hosts that have not joined yet.
@@ -187,9 +189,6 @@ void DismissHosts(HostPool& pool, const std::string& why) {
 
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status) {
-  // a connection, a descriptor of the process, and its log
-  CheckFileLimit("actors.count",
-                 kOtherFiles + 3 * static_cast<int64_t>(run.roles.size()));
   ProgressOptions progress_options;
   progress_options.plain_interval = FromSeconds(run.config.progress_interval_s);
   // made before the heartbeat server's thread, which may log
@@ -206,7 +205,9 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   HeartbeatMonitor monitor;
   std::optional<HostPool> pool;
   if (run.hosts) pool.emplace(run.hosts->pool);
-  HeartbeatServer server(&monitor, pool ? &*pool : nullptr,
+  ScaleOrders scale_orders(&run.scalable,
+                           static_cast<int64_t>(run.roles.size()));
+  HeartbeatServer server(&monitor, pool ? &*pool : nullptr, &scale_orders,
                          run.hosts ? run.hosts->endpoint : "tcp://127.0.0.1:*",
                          rpc::GroupKey::FromFile(run.key_file));
   const std::unique_ptr<Backend> backend =
@@ -231,6 +232,12 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     }
   }
   RunReporter reporter;
+  const auto report = [&] {
+    RunReport made = reporter.Make(supervisor, monitor, pool ? &*pool : nullptr,
+                                   status, Clock::Real().Now());
+    made.endpoint = server.endpoint();
+    return made.ToJson();
+  };
   Clock::TimePoint next_report{};
   StopOrders orders(&stop);
   MissingHosts missing(
@@ -240,8 +247,9 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   while (!supervisor.IsFinished()) {
     orders.Pass(server.StopRequests(), &supervisor);
     server.Check();
+    scale_orders.CarryOut(&supervisor);
     if (pool) {
-      UpdateHosts(HaveAllAPlace(run, supervisor.Roles()), &*pool, &missing);
+      UpdateHosts(HaveAllAPlace(supervisor.Roles()), &*pool, &missing);
     }
     if (launcher && !supervisor.IsStopping()) launcher->Step();
     supervisor.Step();
@@ -264,10 +272,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     const Clock::TimePoint now = Clock::Real().Now();
     if (now >= next_report) {
       next_report = now + kReportInterval;
-      folder.SetReport(
-          reporter
-              .Make(supervisor, monitor, pool ? &*pool : nullptr, status, now)
-              .ToJson());
+      folder.SetReport(report());
     }
     if (!supervisor.IsFinished()) {
       AwaitEvent(supervisor, stop, orders.num_signals());
@@ -280,10 +285,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
-  folder.SetLastReport(reporter
-                           .Make(supervisor, monitor, pool ? &*pool : nullptr,
-                                 status, Clock::Real().Now())
-                           .ToJson());
+  folder.SetLastReport(report());
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;

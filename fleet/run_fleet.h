@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "fleet/role.h"
 #include "fleet/run_curves.h"
 #include "fleet/run_folder.h"
+#include "fleet/scale_orders.h"
 #include "fleet/status.h"
 #include "fleet/supervisor.h"
 
@@ -40,6 +42,7 @@ struct FleetRun {
   // Axes of the curves in the run's folder; no fields: no curves.
   CurveAxis curve_axis = {};
   std::vector<CurveField> curves = {};
+  std::map<std::string, ScalableRole> scalable = {};  // by role
   // None: all roles run on this machine.
   std::optional<HostsOfRun> hosts = {};
 };
@@ -53,6 +56,9 @@ struct FleetRun {
 // end; `status` holds the roles' last heartbeats. At the end the hosts are told
 // to leave, except after a SIGTERM: a stopped machine or batch job starts the
 // run again later, and the hosts wait for it.
+//
+// A request to scale (ScaleRequest) changes the number of processes of a role
+// in `scalable`; the requester hears why another one is refused.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if it

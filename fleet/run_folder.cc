@@ -261,11 +261,20 @@ void RunFolder::SetConfig(const std::string& resolved_yaml) {
   AtomicWriteFile(config_file_, resolved_yaml);
 }
 
+void RunFolder::ChangeConfig(const std::string& resolved_yaml) {
+  changed_config_ = resolved_yaml;
+  PostFile(config_file_, resolved_yaml);
+  if (is_adopted_) AdoptConfig();
+}
+
 void RunFolder::AdoptConfig() {
+  is_adopted_ = true;
   const std::filesystem::path adopted = path_ / kConfigName;
   if (config_file_ == adopted) return;
   // the roles go on reading the other file when they start again
-  PostFile(adopted, ReadFile(config_file_, kMaxConfigBytes));
+  PostFile(adopted, changed_config_.empty()
+                        ? ReadFile(config_file_, kMaxConfigBytes)
+                        : changed_config_);
 }
 
 void RunFolder::BeginStart(const std::string& name, int64_t seed) {

@@ -82,6 +82,9 @@ class RunFolder {
   const std::filesystem::path& config_file() const { return config_file_; }
   // Replaces the configuration of this start. Throws IoError.
   void SetConfig(const std::string& resolved_yaml);
+  // As SetConfig(), for a run under way: the resumed run has it. Does not wait
+  // for the disk, and logs its problem.
+  void ChangeConfig(const std::string& resolved_yaml);
   // Renames it to config.yaml. Call it once every role has started with it:
   // only then is it known to fit the run's checkpoints. Logs a disk problem.
   void AdoptConfig();
@@ -137,6 +140,8 @@ class RunFolder {
   RunStatus status_ = RunStatus::kRunning;
   RunStatus previous_status_ = RunStatus::kRunning;
   int64_t num_starts_ = 0;
+  bool is_adopted_ = false;     // AdoptConfig()
+  std::string changed_config_;  // by ChangeConfig(); empty: none
   std::map<std::string, uint32_t> incarnations_;  // by "actor-3"
   std::unique_ptr<DiskQueue> disk_;
 };

@@ -73,10 +73,10 @@ std::string NumbersOf(const RunReport::Role& role) {
 }  // namespace
 
 std::string RunReport::ToJson() const {
-  json all = {{"status", status},      {"fleet", fleet},
-              {"time", time},          {"limit", limit},
-              {"problem", problem},    {"roles", json::array()},
-              {"hosts", json::array()}};
+  json all = {{"status", status},       {"fleet", fleet},
+              {"endpoint", endpoint},   {"time", time},
+              {"limit", limit},         {"problem", problem},
+              {"roles", json::array()}, {"hosts", json::array()}};
   for (const Role& role : roles) {
     all["roles"].push_back({{"name", role.name},
                             {"state", role.state},
@@ -106,6 +106,7 @@ RunReport RunReport::Read(const std::filesystem::path& run_folder) {
     const json all = json::parse(text);
     RunReport report{.status = all.at("status"),
                      .fleet = all.at("fleet"),
+                     .endpoint = all.at("endpoint"),
                      .time = all.at("time"),
                      .limit = all.at("limit"),
                      .problem = all.at("problem"),
@@ -196,6 +197,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
   const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
   RunReport report{.status = ToString(supervisor.result().status),
                    .fleet = HostAndPid(),
+                   .endpoint = {},
                    .time = std::chrono::duration<double>(since_1970).count(),
                    .limit = status.Limit(),
                    .problem = status.Problem(),
@@ -203,6 +205,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
                    .hosts = {}};
   if (pool != nullptr) report.hosts = pool->Hosts();
   for (const Supervisor::RoleView& view : supervisor.Roles()) {
+    if (!view.is_wanted && view.phase == RolePhase::kEnded) continue;
     const auto entry = std::ranges::find(
         beats, view.id, [](const auto& e) { return e.beat.id; });
     const Heartbeat* const beat = entry == beats.end() ? nullptr : &entry->beat;

@@ -33,6 +33,7 @@ struct RunReport {
 
   std::string status;          // of the run: "running", ...
   std::string fleet;           // HostAndPid()
+  std::string endpoint;        // where it takes requests: "tcp://..."
   double time = 0.0;           // of the report: seconds since 1970
   std::string limit, problem;  // FleetStatus
   std::vector<Role> roles;

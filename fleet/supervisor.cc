@@ -23,21 +23,13 @@ namespace {
 // Lines of a role's log in a message.
 constexpr int kLogTailLines = 10;
 
-void CheckSpecs(const std::vector<RoleSpec>& specs) {
+void CheckNoneTwice(const std::vector<RoleSpec>& specs) {
   if (specs.empty()) throw InvalidArgument("fleet: no role is given");
   std::set<RoleId> ids;
   for (const RoleSpec& spec : specs) {
-    const std::string name = spec.id.ToString();
-    if (!IsRoleName(spec.id.role)) {
-      throw InvalidArgument(
-          fmt::format("fleet: role '{}' is not of the form [a-z0-9_-]{{1,32}}",
-                      spec.id.role));
-    }
     if (!ids.insert(spec.id).second) {
-      throw InvalidArgument(fmt::format("fleet: {} is given twice", name));
-    }
-    if (spec.command.empty()) {
-      throw InvalidArgument(fmt::format("fleet: {} has no command", name));
+      throw InvalidArgument(
+          fmt::format("fleet: {} is given twice", spec.id.ToString()));
     }
   }
 }
@@ -54,14 +46,29 @@ Supervisor::Supervisor(Options options, std::vector<RoleSpec> specs,
       clock_(*clock),
       now_(clock->Now()),
       watching_since_(now_) {
-  CheckSpecs(specs);
-  for (RoleSpec& spec : specs) {
-    const RandomStream random(options_.seed,
-                              "fleet/backoff/" + spec.id.ToString());
-    RestartTracker tracker(spec.restart, random);
-    members_.push_back({std::move(spec), std::move(tracker)});
-  }
+  CheckNoneTwice(specs);
+  for (RoleSpec& spec : specs) AddMember(std::move(spec));
   FindGroup();
+}
+
+void Supervisor::CheckSpec(const RoleSpec& spec) {
+  if (!IsRoleName(spec.id.role)) {
+    throw InvalidArgument(
+        fmt::format("fleet: role '{}' is not of the form [a-z0-9_-]{{1,32}}",
+                    spec.id.role));
+  }
+  if (spec.command.empty()) {
+    throw InvalidArgument(
+        fmt::format("fleet: {} has no command", spec.id.ToString()));
+  }
+}
+
+void Supervisor::AddMember(RoleSpec spec) {
+  CheckSpec(spec);
+  const RandomStream random(options_.seed,
+                            "fleet/backoff/" + spec.id.ToString());
+  RestartTracker tracker(spec.restart, random);
+  members_.push_back({std::move(spec), std::move(tracker)});
 }
 
 void Supervisor::Step() {
@@ -72,6 +79,7 @@ void Supervisor::Step() {
   for (Member& member : members_) CheckExit(member);
   if (!IsStopping()) {
     for (Member& member : members_) CheckHeartbeat(member);
+    for (Member& member : members_) KillLateMember(member);
     StepGroup();
     StartDue();
   }
@@ -114,6 +122,13 @@ void Supervisor::CheckExit(Member& member) {
                       LogOf(member)));
       spdlog::warn("{}", result_->problems.back());
     }
+    return;
+  }
+  if (member.drain_deadline) {
+    // it may be wanted again by now
+    member.phase = member.is_wanted ? RolePhase::kPending : RolePhase::kEnded;
+    member.drain_deadline.reset();
+    spdlog::info("{} has ended", name);
     return;
   }
   if (member.spec.group_arguments) return EndMember(member, *status, is_lost);
@@ -252,7 +267,7 @@ void Supervisor::StartDue() {
 
 void Supervisor::Start(Member& member) {
   const RoleSpec& spec = member.spec;
-  const bool is_first = member.incarnation == 0;
+  const bool is_first = member.incarnation == 0 && !member.is_added;
   member.incarnation = folder_.NextIncarnation(spec.id);
   HeartbeatSenderOptions heartbeat;
   heartbeat.endpoint = options_.heartbeat_endpoint;
@@ -262,6 +277,8 @@ void Supervisor::Start(Member& member) {
 
   ProcessOptions process;
   process.command = spec.command;
+  process.command.insert(process.command.end(), spec.arguments.begin(),
+                         spec.arguments.end());
   if (member.incarnation > 1) {
     process.command.insert(process.command.end(), spec.resume_arguments.begin(),
                            spec.resume_arguments.end());
@@ -390,37 +407,10 @@ void Supervisor::StopNow(const std::string& why) {
   }
 }
 
-void Supervisor::AdvanceStop() {
-  std::optional<int> stage;
-  for (const Member& member : members_) {
-    if (member.process == nullptr) continue;
-    if (!stage || member.spec.stop_stage < *stage) {
-      stage = member.spec.stop_stage;
-    }
-  }
-  const auto timeout = FromSeconds(options_.config.stop_timeout_s);
-  for (Member& member : members_) {
-    if (member.process == nullptr || member.spec.stop_stage != *stage ||
-        member.phase == RolePhase::kKilled) {
-      continue;
-    }
-    if (!member.drain_deadline) {
-      member.drain_deadline = now_ + timeout;
-      monitor_.OrderStop(member.spec.id, result_->message.substr(
-                                             0, result_->message.find('\n')));
-      if (member.spec.takes_sigterm) member.process->Signal(SIGTERM);
-    } else if (now_ >= *member.drain_deadline) {
-      Kill(member,
-           fmt::format("still running {:.3g} s after the order to drain",
-                       options_.config.stop_timeout_s));
-    }
-  }
-}
-
 bool Supervisor::HasStarted() const {
   return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
     return m.has_run || m.spec.is_optional || m.spec.is_elastic ||
-           m.phase == RolePhase::kLeftOut;
+           m.phase == RolePhase::kLeftOut || !m.is_wanted;
   });
 }
 
@@ -446,7 +436,9 @@ std::vector<Supervisor::RoleView> Supervisor::Roles() const {
                      .incarnation = member.incarnation,
                      .num_failures = member.num_failures,
                      .last_failure = member.last_failure,
-                     .data_flow = member.spec.data_flow};
+                     .data_flow = member.spec.data_flow,
+                     .is_remote = member.spec.is_remote,
+                     .is_wanted = member.is_wanted};
     if (member.process != nullptr) view.host = member.process->host();
     view.has_no_room = member.phase == RolePhase::kPending &&
                        member.spec.is_remote && MayStart(member);

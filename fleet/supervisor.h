@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -81,6 +83,9 @@ struct RunResult {
 // left out. Once its failures have left the window, the leader is asked to save
 // its state and end, and the group starts with all members that are ready.
 //
+// The number of processes of a role may change while the run goes on
+// (SetCount()). One that is not wanted any more drains, which is no failure.
+//
 // A pause between two calls of Step() (the machine slept, a debugger stopped
 // the supervisor) does not count as silence of the roles.
 //
@@ -106,6 +111,8 @@ class Supervisor {
     std::string last_failure;
     DataFlow data_flow = DataFlow::kNone;
     std::string host;          // where it runs; empty: this one
+    bool is_remote = false;    // RoleSpec::is_remote
+    bool is_wanted = true;     // false: SetCount() has taken its place away
     bool has_no_room = false;  // kPending: no host can take it
   };
 
@@ -117,6 +124,15 @@ class Supervisor {
   // Checks every process once and acts on what it finds; does not wait.
   void Step();
 
+  // From now on the run has `count` processes of the role, those with the
+  // indices below it. Others drain and are killed after stop_timeout_s, as at
+  // the end of a run. `make` describes each of them; one that there has been
+  // before takes over RoleSpec::arguments alone. No effect once the run ends.
+  // Throws InvalidArgument, with no change, for members of an elastic group or
+  // a description that the constructor refuses.
+  void SetCount(const std::string& role, uint32_t count,
+                const std::function<RoleSpec(uint32_t index)>& make,
+                const std::string& why);
   // Drains all roles in the order of their stop stages. Only the first call has
   // an effect.
   void RequestStop(const std::string& why);
@@ -163,6 +179,8 @@ class Supervisor {
     std::vector<std::string> group_arguments;
     // set when the role is asked to drain
     std::optional<Clock::TimePoint> drain_deadline;
+    bool is_wanted = true;  // SetCount()
+    bool is_added = false;  // by SetCount()
   };
 
   // State of the elastic group; all false while it runs undisturbed.
@@ -198,7 +216,16 @@ class Supervisor {
   void CheckHeartbeat(Member& member);
   void StartDue();
   void Start(Member& member);
+  // Throws InvalidArgument for a role that cannot be run.
+  static void CheckSpec(const RoleSpec& spec);
+  void AddMember(RoleSpec spec);
+  // --- supervisor_drain.cc ---
   void AdvanceStop();
+  // Asks the member to end; the end of the run, and SetCount().
+  void OrderDrain(Member& member, const std::string& why);
+  // Kills a member that was asked to end too long ago.
+  void KillLateMember(Member& member);
+  // ---
   // Sends SIGKILL; CheckExit() notices the end of the process.
   void Kill(Member& member, std::string why);
   // Why a restart after this end would end in the same way; "" if it may not.
@@ -222,7 +249,7 @@ class Supervisor {
   Backend& backend_;
   HeartbeatMonitor& monitor_;
   Clock& clock_;
-  std::vector<Member> members_;
+  std::deque<Member> members_;  // the group points to some
   Group group_;
   Clock::TimePoint now_;
   // silence of a role counts from here at the earliest

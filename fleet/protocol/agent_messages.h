@@ -20,6 +20,7 @@ namespace replicant::fleet {
 inline constexpr uint16_t kJoinKind = 2;
 inline constexpr uint16_t kReportKind = 3;
 inline constexpr uint16_t kStopKind = 4;
+inline constexpr uint16_t kScaleKind = 5;
 inline constexpr uint32_t kMaxHostBytes = 256;
 inline constexpr uint32_t kMaxAgentFiles = 10'000;
 inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
@@ -38,6 +39,37 @@ struct StopRequest {
     v.Line("who", &who, kMaxHostBytes);
   }
   bool operator==(const StopRequest&) const = default;
+};
+
+// Asks the fleet to run `count` processes of a role.
+struct ScaleRequest {
+  static constexpr std::string_view kName = "supervision.scale";
+  std::string who;  // for the log; one line
+  std::string role = "actor";
+  uint32_t count = 0;
+
+  template <class V>
+  void Fields(V& v) {
+    v.Line("who", &who, kMaxHostBytes);
+    v.String("role", &role, kMaxRoleBytes);
+    v.Check(IsRoleName(role),
+            "field 'role' is not of the form [a-z0-9_-]{{1,32}}");
+    v.Number("count", &count);
+  }
+  bool operator==(const ScaleRequest&) const = default;
+};
+
+struct ScaleReply {
+  static constexpr std::string_view kName = "supervision.scale reply";
+  std::string refusal;    // why nothing changes; empty: it is accepted
+  uint32_t previous = 0;  // the number until now
+
+  template <class V>
+  void Fields(V& v) {
+    v.Line("refusal", &refusal, kMaxReasonBytes);
+    v.Number("previous", &previous);
+  }
+  bool operator==(const ScaleReply&) const = default;
 };
 
 // An agent offers its host.

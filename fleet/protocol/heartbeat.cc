@@ -10,7 +10,7 @@
 namespace replicant::fleet {
 namespace {
 
-constexpr std::string_view kMessageTable = R"(supervision 3
+constexpr std::string_view kMessageTable = R"(supervision 4
 1 beat
   request: string role, u32 index, u32 incarnation, u32 pid,
     u8 state (0 starting, 1 running, 2 draining, 3 waiting),
@@ -34,6 +34,9 @@ constexpr std::string_view kMessageTable = R"(supervision 3
 4 stop
   request: string who
   reply: no part
+5 scale
+  request: string who, string role, u32 count
+  reply: string refusal, u32 previous
 )";
 
 bool IsLowerOrDigit(char c) {
@@ -67,7 +70,7 @@ std::string ProblemOf(const Heartbeat& beat) {
 
 const rpc::Protocol& SupervisionProtocol() {
   static const auto protocol =
-      rpc::Protocol::FromTable("supervision", 3, kMessageTable);
+      rpc::Protocol::FromTable("supervision", 4, kMessageTable);
   return protocol;
 }
 

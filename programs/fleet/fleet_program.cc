@@ -33,6 +33,7 @@
 #include "programs/deploy/deploy.h"
 #include "programs/fleet/report.h"
 #include "programs/fleet/run_control.h"
+#include "programs/fleet/scalable_actors.h"
 #include "programs/join/join_program.h"
 #include "programs/roles/fleet_roles.h"
 #include "programs/run/check_resume.h"
@@ -227,7 +228,7 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
   return hosts;
 }
 
-int Run(RunConfig config, const Commands& commands,
+int Run(RunConfig config, const Commands& commands, const Registry& registry,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
   const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
@@ -266,6 +267,10 @@ int Run(RunConfig config, const Commands& commands,
     run.roles.push_back(MakeRole({.request = {.id = id}, .cpus = {}}, plan));
     run.roles.back().is_remote = true;
     run.roles.back().is_elastic = id.role == "actor";
+  }
+  if (config.has_actors()) {
+    run.scalable.emplace("actor",
+                         ScalableActors(plan, placed, registry, &folder));
   }
   if (config.cluster.has_hosts()) {
     run.hosts = HostsOf(config, commands, announced.join_endpoint, folder);
@@ -373,6 +378,7 @@ void CheckNoCommand(int argc, const char* const* argv) {
          {std::pair("--status", "RUN"),
           std::pair("--report", "RUN ... [OPTIONS]"),
           std::pair("--logs", "RUN [ROLE]"), std::pair("--stop", "RUN"),
+          std::pair("--scale", "RUN actors=NUMBER"),
           std::pair("--join", "RUN [OPTIONS]"), std::pair("--sweep", "FILE")}) {
       if (word.substr(0, word.find('=')) != command) continue;
       throw ConfigError(
@@ -429,7 +435,8 @@ int Launch(const Invocation& invocation, const std::string& resumed,
     folder.SetConfig(
         KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
   }
-  return Run(std::move(config), invocation.commands, task, std::move(folder));
+  return Run(std::move(config), invocation.commands, invocation.registry, task,
+             std::move(folder));
 }
 
 struct FleetOptions {

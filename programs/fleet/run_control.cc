@@ -80,22 +80,33 @@ pid_t OwnerHere(const std::filesystem::path& run) {
   return pid;
 }
 
-// Asks the fleet at `endpoint` to end its run. Throws CommError if it does not
-// answer.
-void AskToStop(const std::string& endpoint,
-               const std::filesystem::path& key_file) {
+// The file of the key pair of the run; empty: it has none.
+std::filesystem::path KeyFileOfRun(const std::filesystem::path& run) {
+  const auto document = config::Document::FromFile(RunFolder::ConfigFile(run));
+  const config::Node::Entry* const section = document.root().Find("run");
+  const config::Node::Entry* const given =
+      section == nullptr ? nullptr : section->value.Find("key_file");
+  if (given == nullptr || given->value.text == "auto") {
+    return RunFolder::KeyFile(run);
+  }
+  return given->value.text;
+}
+
+// Sends a request to the fleet at `endpoint` and returns the answer. Throws
+// CommError if there is none.
+rpc::Message Ask(const std::string& endpoint, const std::filesystem::path& run,
+                 const std::string& command, uint16_t kind,
+                 rpc::Message request) {
   rpc::ZmqContext context;
   rpc::ClientOptions options;
-  options.name = "fleet --stop";
-  options.socket.curve = rpc::GroupKey::FromFile(key_file).client_role();
+  options.name = command;
+  options.socket.curve =
+      rpc::GroupKey::FromFile(KeyFileOfRun(run)).client_role();
   rpc::Client client(context, fleet::SupervisionProtocol(), options);
   client.Connect(endpoint);
-  const rpc::CallReply reply = client.Call(
-      fleet::kStopKind,
-      rpc::EncodeMessage(
-          fleet::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}),
-      {.timeout = kAnswerPatience});
-  if (reply.result == rpc::CallResult::kOk) return;
+  rpc::CallReply reply =
+      client.Call(kind, std::move(request), {.timeout = kAnswerPatience});
+  if (reply.result == rpc::CallResult::kOk) return std::move(reply.payload);
   throw CommError(fmt::format("{}: the fleet does not answer within {} s{}{}",
                               endpoint, kAnswerPatience.count(),
                               reply.error_text.empty() ? "" : ": ",
@@ -112,7 +123,9 @@ std::optional<int> StopElsewhere(const std::filesystem::path& run) {
       RunFolder::StatusOf(run) != fleet::RunStatus::kRunning) {
     return std::nullopt;
   }
-  AskToStop(endpoint, RunFolder::KeyFile(run));
+  Ask(endpoint, run, "fleet --stop", fleet::kStopKind,
+      rpc::EncodeMessage(
+          fleet::StopRequest{fmt::format("fleet --stop of {}", HostAndPid())}));
   fmt::print("process {} drains its roles; fleet --stop once more kills them\n",
              owner);
   std::fflush(stdout);
@@ -140,6 +153,50 @@ int Stop(const std::filesystem::path& run) {
     std::this_thread::sleep_for(kPollInterval);
   }
   fmt::print("it has ended\n");
+  return 0;
+}
+
+// "actor=200" as a request.
+fleet::ScaleRequest ParseScale(const std::string& word) {
+  const size_t sign = word.find('=');
+  fleet::ScaleRequest request{.role = word.substr(0, sign)};
+  // the configuration's word is the plural
+  if (request.role == "actors") request.role = "actor";
+  const char* const end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(
+      word.data() + std::min(sign, word.size() - 1) + 1, end, request.count);
+  if (sign == std::string::npos || !fleet::IsRoleName(request.role) ||
+      error != std::errc() || rest != end) {
+    throw ConfigError(
+        fmt::format("--scale: '{}' is not of the form actors=NUMBER", word));
+  }
+  request.who = fmt::format("fleet --scale of {}", HostAndPid());
+  return request;
+}
+
+int Scale(const std::filesystem::path& run,
+          const fleet::ScaleRequest& request) {
+  const fleet::RunReport report = fleet::RunReport::Read(run);
+  if (RunFolder::StatusOf(run) != fleet::RunStatus::kRunning) {
+    throw IoError(
+        fmt::format("{}: the run has ended: {}", run.string(), report.status));
+  }
+  if (HostOf(report.fleet) != HostOf(HostAndPid()) &&
+      rpc::IsLocalEndpoint(report.endpoint)) {
+    throw IoError(fmt::format(
+        "{}: its fleet is {} and takes requests of its host alone; hint: run "
+        "fleet --scale on {}",
+        run.string(), report.fleet, HostOf(report.fleet)));
+  }
+  const auto reply = rpc::DecodeMessage<fleet::ScaleReply>(
+      Ask(report.endpoint, run, "fleet --scale", fleet::kScaleKind,
+          rpc::EncodeMessage(request)));
+  if (!reply.refusal.empty()) {
+    throw ConfigError(fmt::format("--scale {}={}: {}", request.role,
+                                  request.count, reply.refusal));
+  }
+  fmt::print("{} processes of role {} instead of {}\n", request.count,
+             request.role, reply.previous);
   return 0;
 }
 
@@ -235,6 +292,9 @@ void AddRunControl(config::CommandLine& command_line) {
       "print the logs of the run in this folder: --logs RUN [ROLE] [--follow]");
   command_line.AddOption("--stop", &ignored,
                          "end the run in this folder, as Ctrl-C does");
+  command_line.AddOption("--scale", &ignored,
+                         "change the number of actors of the run in this "
+                         "folder while it goes on: --scale RUN actors=NUMBER");
 }
 
 std::optional<int> ControlRun(int argc, const char* const* argv) {
@@ -242,11 +302,19 @@ std::optional<int> ControlRun(int argc, const char* const* argv) {
   if (words.empty()) return std::nullopt;
   const std::string& command = words[0];
   const bool is_logs = command == "--logs";
-  if (command != "--status" && command != "--stop" && !is_logs) {
+  const bool is_scale = command == "--scale";
+  if (command != "--status" && command != "--stop" && !is_logs && !is_scale) {
     return std::nullopt;
   }
   if (words.size() < 2) {
     throw ConfigError(fmt::format("{}: want the folder of a run", command));
+  }
+  if (is_scale) {
+    if (words.size() != 3) {
+      throw ConfigError("--scale: want --scale RUN actors=NUMBER");
+    }
+    const fleet::ScaleRequest request = ParseScale(words[2]);
+    return Scale(RunOf(words[1]), request);
   }
   std::string role;
   bool follows = false;

@@ -10,6 +10,7 @@
 //   fleet --logs RUN [ROLE] [--follow]  the newest logs of its roles
 //   fleet --stop RUN                    asks the fleet to end, and waits; from
 //                                       another host if it lets hosts join
+//   fleet --scale RUN actors=200        changes the number of actors
 //
 // ROLE is "actor" or "actor-3"; none: all roles.
 namespace replicant::programs {

@@ -69,6 +69,52 @@ TEST_F(TrainingControlTest, ShowsARunAndEndsIt) {
   EXPECT_THAT(again.output, HasSubstr("no fleet and no learner runs there"));
 }
 
+// Would catch a process that is lost or restarted when the number changes, and
+// a resumed run that has forgotten it.
+TEST_F(TrainingControlTest, TheNumberOfActorsChangesWhileItTrains) {
+  const auto scale = [this](const std::string& count) {
+    return Fleet({"--scale", run_.string(), count});
+  };
+  {
+    Process fleet = StartTraining();
+    ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\""))
+        << Output();
+    const CommandResult more = scale("actors=3");
+    EXPECT_TRUE(more.status.ok()) << more.output;
+    EXPECT_EQ(more.output, "3 processes of role actor instead of 1\n");
+    ASSERT_TRUE(AwaitFile(folder_.path() / "out", "actor-2 runs")) << Output();
+    const CommandResult less = scale("actors=2");
+    EXPECT_EQ(less.output, "2 processes of role actor instead of 3\n");
+    ASSERT_TRUE(AwaitFile(folder_.path() / "out", "actor-2 has ended"))
+        << Output();
+    EXPECT_EQ(ProcessOf(fleet.pid(), "--index", "2"), 0);
+    EXPECT_NE(ProcessOf(fleet.pid(), "--index", "1"), 0);
+    EXPECT_THAT(scale("actors=0").output,
+                HasSubstr("--scale actor=0: 0 is outside [1, 100000]"));
+    EXPECT_THAT(scale("learner=2").output,
+                HasSubstr("role 'learner' has a fixed number of processes; "
+                          "allowed: actor"));
+    for (const char* const bad : {"actors", "actors=", "actors=two", "=3"}) {
+      EXPECT_THAT(scale(bad).output,
+                  HasSubstr(fmt::format(
+                      "--scale: '{}' is not of the form actors=NUMBER", bad)));
+    }
+    fleet.Signal(SIGINT);
+    const auto status = fleet.Wait(std::chrono::minutes(3));
+    ASSERT_TRUE(status && status->ok()) << Output();
+    EXPECT_THAT(Output(), ::testing::Not(HasSubstr("restart in")));
+  }
+  EXPECT_THAT(scale("actors=2").output, HasSubstr("the run has ended"));
+  Process resumed({.command = {REPLICANT_FLEET, "--resume", run_.string()},
+                   .stdout_file = folder_.path() / "again",
+                   .stderr_file = folder_.path() / "again"});
+  EXPECT_TRUE(AwaitFile(folder_.path() / "again", "actor-1 runs"));
+  EXPECT_EQ(ProcessOf(resumed.pid(), "--index", "2"), 0);
+  resumed.Signal(SIGINT);
+  const auto status = resumed.Wait(std::chrono::minutes(3));
+  EXPECT_TRUE(status && status->ok()) << ReadFile(folder_.path() / "again");
+}
+
 // Would catch a number that was renamed, and a panel that stays empty.
 TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
   const std::string dashboard =

@@ -23,6 +23,10 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
   EXPECT_EQ(JoinRequest::Decode(join.Encode()), join);
   const StopRequest stop{"fleet --stop of node/7"};
   EXPECT_EQ(rpc::DecodeMessage<StopRequest>(rpc::EncodeMessage(stop)), stop);
+  const ScaleRequest scale{"fleet --scale of node/7", "actor", 200};
+  EXPECT_EQ(rpc::DecodeMessage<ScaleRequest>(rpc::EncodeMessage(scale)), scale);
+  const ScaleReply scaled{.refusal = "too many", .previous = 3};
+  EXPECT_EQ(rpc::DecodeMessage<ScaleReply>(rpc::EncodeMessage(scaled)), scaled);
 
   const JoinReply joined{.refusal = "full",
                          .timeout_s = 2.5,

@@ -158,12 +158,14 @@ TEST(HeartbeatTest, TheTableListsTheFieldsOfTheMessages) {
   using testing::ListFields;
   EXPECT_EQ(
       testing::Unwrapped(SupervisionProtocol().table),
-      "supervision 3 " +
+      "supervision 4 " +
           kind("1 beat", ListFields<Heartbeat>(), ListFields<BeatReply>()) +
           kind("2 join", ListFields<JoinRequest>(), ListFields<JoinReply>()) +
           kind("3 report", ListFields<AgentReport>(),
                ListFields<ReportReply>()) +
-          kind("4 stop", ListFields<StopRequest>(), "no part"));
+          kind("4 stop", ListFields<StopRequest>(), "no part") +
+          kind("5 scale", ListFields<ScaleRequest>(),
+               ListFields<ScaleReply>()));
 }
 
 TEST(HeartbeatTest, ThePageHoldsTheMessageTable) {
