@@ -1,6 +1,9 @@
 #include "fleet/fleet_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 namespace replicant::fleet {
 namespace {
@@ -61,6 +64,26 @@ FleetConfig FleetConfig::Read(config::Reader& reader) {
       "ADDRESS:PORT at which the fleet serves the numbers of every role to "
       "Prometheus, for example 127.0.0.1:9464; empty: none. Any address other "
       "than loopback serves every host that reaches it");
+  reader.Field(
+      "copy_command", &c.copy_command,
+      "command that copies the run's folder, {run}, to where it is kept, for "
+      "example: rclone sync --exclude run.key {run} s3:lab/run. It runs after "
+      "each checkpoint and at the end; empty: none. Blanks separate words; "
+      "there are no quotes");
+  reader.Field(
+      "fetch_command", &c.fetch_command,
+      "command that brings the run's folder, {run}, back, for example: rclone "
+      "copy s3:lab/run {run}. fleet --config runs it if run.dir holds no run, "
+      "and resumes the run that it brings; it must succeed where there is none "
+      "yet; empty: none");
+  for (const auto& [key, command] :
+       {std::pair("copy_command", c.copy_command),
+        std::pair("fetch_command", c.fetch_command)}) {
+    if (command.empty() || command.find("{run}") != std::string::npos) continue;
+    reader.Error(key, fmt::format("'{}' has no {{run}}, which stands for the "
+                                  "run's folder",
+                                  command));
+  }
   reader.Field("exclusive_learner", &c.exclusive_learner,
                "whether no other role runs on the learner's processors; false "
                "for a small machine on which the replay's rate limiter would "

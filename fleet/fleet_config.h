@@ -29,6 +29,10 @@ struct FleetConfig {
   double last_evaluation_timeout_s = 1800.0;
   double progress_interval_s = 30.0;
   std::string metrics_address;  // empty: none
+  // Commands with {run} that keep the run's folder elsewhere, and bring it back
+  // (fleet/run_copy.h); empty: none.
+  std::string copy_command;
+  std::string fetch_command;
   // whether no other role runs on the learner's processors
   bool exclusive_learner = true;
   // by role; FleetConfig::Read() fills in every role

@@ -270,6 +270,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     curves.Update(status, beats);
     progress.Update();
     const Clock::TimePoint now = Clock::Real().Now();
+    if (run.copy != nullptr) run.copy->Step(now);
     if (now >= next_report) {
       next_report = now + kReportInterval;
       folder.SetReport(report());

@@ -12,6 +12,7 @@
 #include "fleet/host_pool.h"
 #include "fleet/missing_hosts.h"
 #include "fleet/role.h"
+#include "fleet/run_copy.h"
 #include "fleet/run_curves.h"
 #include "fleet/run_folder.h"
 #include "fleet/scale_orders.h"
@@ -43,6 +44,8 @@ struct FleetRun {
   CurveAxis curve_axis = {};
   std::vector<CurveField> curves = {};
   std::map<std::string, ScalableRole> scalable = {};  // by role
+  // Copies the folder while the run goes on; null: nothing does.
+  RunCopy* copy = nullptr;
   // None: all roles run on this machine.
   std::optional<HostsOfRun> hosts = {};
 };

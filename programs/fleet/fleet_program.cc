@@ -277,6 +277,8 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
     std::printf("hosts join at %s\n", announced.join_endpoint.c_str());
     std::fflush(stdout);
   }
+  fleet::RunCopy copy(config.fleet.copy_command, path, folder.disk());
+  run.copy = &copy;
   const Clock::TimePoint start = Clock::Real().Now();
   fleet::FleetStatus status;
   const fleet::RunResult result = fleet::RunFleet(run, stop, folder, status);
@@ -305,7 +307,10 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
     std::fprintf(stderr, "fleet: %s\n", problem.c_str());
   }
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
-  return result.ok() ? 0 : 1;
+  // all of it, with the last evaluation
+  const bool is_copied =
+      copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
+  return result.ok() && is_copied ? 0 : 1;
 }
 
 struct RenderOptions {
@@ -417,11 +422,27 @@ void KeepRecipe(const Invocation& invocation, const std::string& file,
   }
 }
 
-// Starts a run, or resumes the one in `resumed`; empty: none.
-int Launch(const Invocation& invocation, const std::string& resumed,
+// The run that a new start continues, since fleet.fetch_command keeps it; empty:
+// none. Throws ConfigError, and IoError if the command fails.
+std::string FindKeptRun(const RunConfig& config) {
+  const std::string& command = config.fleet.fetch_command;
+  const std::string& run = config.run.dir;
+  if (command.empty()) return "";
+  if (run.empty()) {
+    throw ConfigError(
+        "fleet.fetch_command: needs run.dir, the folder to bring back");
+  }
+  const bool has_run = RunFolder::StatusOf(run).has_value() ||
+                       fleet::FetchRun(command, std::filesystem::absolute(run));
+  return has_run ? run : "";
+}
+
+// Starts a run, or resumes the one in `given`; empty: none.
+int Launch(const Invocation& invocation, const std::string& given,
            const std::string& recipe) {
   const agents::TaskSpec task = CheckBeforeStart(invocation);
   RunConfig config = invocation.config();
+  const std::string resumed = given.empty() ? FindKeptRun(config) : given;
   if (!config.has_actors()) config.evaluation.enabled = false;
   const std::string& yaml = invocation.loaded.resolved_yaml;
   if (!resumed.empty()) {

@@ -96,6 +96,50 @@ TEST_F(TrainingRecoveryTest, ARoleLeavesItsEndToTheLauncher) {
   EXPECT_THAT(ReadFile(output), Not(HasSubstr("restart in")));
 }
 
+// A folder elsewhere stands for a bucket.
+TEST_F(TrainingRecoveryTest, ARunThatIsKeptElsewhereGoesOnOnAnotherMachine) {
+  const std::string home = (folder_.path() / "home").string();
+  std::vector<std::string> settings = {
+      "evaluation.enabled=false", "learner.checkpoint_interval_s=0.3",
+      "fleet.copy_command=cp -r --no-target-directory {run} " + home,
+      "fleet.fetch_command=cp -r --no-target-directory " + home + " {run}"};
+  std::filesystem::create_directory(home);
+  const CommandResult begun = RunFleet(settings);
+  EXPECT_TRUE(begun.status.ok()) << begun.output;
+  EXPECT_TRUE(std::filesystem::exists(
+      home + "/checkpoints/step-000000000050/manifest.yaml"));
+  // the machine is gone
+  std::filesystem::remove_all(run_);
+  settings.push_back("learner.limits.max_steps=80");
+  const CommandResult resumed = RunFleet(settings);
+  EXPECT_TRUE(resumed.status.ok()) << resumed.output;
+  EXPECT_THAT(ReadFile(run_ / "logs" / "learner-0.2.log"),
+              HasSubstr("continues from the checkpoint of step 50"));
+  EXPECT_TRUE(std::filesystem::exists(
+      home + "/checkpoints/step-000000000080/manifest.yaml"));
+}
+
+TEST_F(TrainingRecoveryTest, AFailedCopyIsNotSilent) {
+  const CommandResult result = RunFleet(
+      {"evaluation.enabled=false",
+       "fleet.copy_command=cp -r {run} /no-such-folder/home"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.output,
+              ::testing::ContainsRegex(
+                  "fleet.copy_command: exit code 1; .*copy.log ends with:\n"
+                  "  cp: .*/no-such-folder/home"));
+}
+
+TEST_F(TrainingRecoveryTest, AFailedFetchStartsNoRun) {
+  const CommandResult result = RunFleet(
+      {"fleet.fetch_command=cp -r /no-such-folder/home {run}"});
+  EXPECT_EQ(result.status.code, 1);
+  EXPECT_THAT(result.output,
+              HasSubstr("fleet.fetch_command: exit code 1; it ends with:\n"
+                        "  cp: cannot stat '/no-such-folder/home'"));
+  EXPECT_FALSE(std::filesystem::exists(run_));
+}
+
 TEST_F(TrainingRecoveryTest, AKilledEvaluatorComesBackAndTheTrainingGoesOn) {
   const auto output = folder_.path() / "output";
   Process fleet({.command = Command(

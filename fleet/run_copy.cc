@@ -1,0 +1,136 @@
+#include "fleet/run_copy.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fs.h"
+#include "fleet/run_folder.h"
+
+namespace replicant::fleet {
+namespace {
+
+constexpr int kCopyLogLines = 3;
+constexpr auto kLookInterval = std::chrono::seconds(1);
+
+// The words of a command, split at blanks, with the folder in place of "{run}".
+std::vector<std::string> CopyWords(const std::string& command,
+                                   const std::filesystem::path& run) {
+  constexpr std::string_view kRun = "{run}";
+  std::vector<std::string> words;
+  std::istringstream stream(command);
+  for (std::string word; stream >> word;) {
+    for (size_t at = word.find(kRun); at != std::string::npos;
+         at = word.find(kRun, at + run.native().size())) {
+      word.replace(at, kRun.size(), run.native());
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
+}  // namespace
+
+RunCopy::RunCopy(const std::string& command, const std::filesystem::path& run,
+                 DiskQueue* disk)
+    : words_(CopyWords(command, run)),
+      checkpoints_(run / "checkpoints"),
+      log_(run / "logs" / "copy.log"),
+      disk_(*disk) {}
+
+std::string RunCopy::Look(Clock::TimePoint now) {
+  MutexLock lock(found_->mutex);
+  if (now >= next_look_ && !found_->is_looking) {
+    next_look_ = now + kLookInterval;
+    found_->is_looking = true;
+    disk_.Post([found = found_, folder = checkpoints_] {
+      std::string newest;
+      std::error_code error;
+      for (const auto& entry :
+           std::filesystem::directory_iterator(folder, error)) {
+        // names have one length, and the manifest comes last
+        if (std::filesystem::exists(entry.path() / "manifest.yaml", error)) {
+          newest = std::max(newest, entry.path().filename().string());
+        }
+      }
+      MutexLock found_lock(found->mutex);
+      found->newest = std::move(newest);
+      found->is_looking = false;
+    });
+  }
+  return found_->newest;
+}
+
+void RunCopy::Start() {
+  try {
+    process_ = std::make_unique<Process>(ProcessOptions{
+        .command = words_, .stdout_file = log_, .stderr_file = log_});
+  } catch (const IoError& error) {
+    is_good_ = false;
+    spdlog::warn("fleet.copy_command: {}", error.what());
+  }
+}
+
+bool RunCopy::HasEnded(std::chrono::milliseconds timeout) {
+  if (process_ == nullptr) return true;
+  const std::optional<ExitStatus> status = process_->Wait(timeout);
+  if (!status) return false;
+  process_.reset();
+  is_good_ = status->ok();
+  if (!is_good_) {
+    spdlog::warn("fleet.copy_command: {}; {} ends with:\n{}",
+                 status->ToString(), log_.string(),
+                 LogTail(log_, kCopyLogLines, /*indent=*/"  "));
+  }
+  return true;
+}
+
+void RunCopy::Step(Clock::TimePoint now) {
+  if (words_.empty() || !HasEnded(std::chrono::milliseconds(0))) return;
+  const std::string newest = Look(now);
+  if (newest == copied_) return;
+  copied_ = newest;
+  Start();
+}
+
+bool RunCopy::Finish(Clock::Duration patience) {
+  if (words_.empty()) return true;
+  const Clock::TimePoint deadline = Clock::Real().Now() + patience;
+  const auto await = [&] {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        deadline - Clock::Real().Now());
+    return HasEnded(std::max(left, std::chrono::milliseconds(0)));
+  };
+  if (await()) {
+    Start();
+    if (await()) return is_good_;
+  }
+  process_.reset();
+  spdlog::warn("fleet.copy_command: not done {:.3g} s after the end of the run",
+               ToSeconds(patience));
+  return false;
+}
+
+bool FetchRun(const std::string& command, const std::filesystem::path& run) {
+  const std::vector<std::string> words = CopyWords(command, run);
+  const TemporaryFolder folder("replicant-fetch");
+  const std::filesystem::path log = folder.path() / "log";
+  const ExitStatus status =
+      Process({.command = words, .stdout_file = log, .stderr_file = log})
+          .Wait();
+  if (!status.ok()) {
+    throw IoError(fmt::format("fleet.fetch_command: {}; it ends with:\n{}",
+                              status.ToString(),
+                              LogTail(log, kCopyLogLines, /*indent=*/"  ")));
+  }
+  return RunFolder::StatusOf(run).has_value();
+}
+
+}  // namespace replicant::fleet
