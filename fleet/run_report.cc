@@ -206,9 +206,12 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
   if (pool != nullptr) report.hosts = pool->Hosts();
   for (const Supervisor::RoleView& view : supervisor.Roles()) {
     if (!view.is_wanted && view.phase == RolePhase::kEnded) continue;
-    const auto entry = std::ranges::find(
-        beats, view.id, [](const auto& e) { return e.beat.id; });
-    const Heartbeat* const beat = entry == beats.end() ? nullptr : &entry->beat;
+    // in the order of the ids
+    const auto entry = std::lower_bound(
+        beats.begin(), beats.end(), view.id,
+        [](const auto& e, const RoleId& id) { return e.beat.id < id; });
+    const bool has_beat = entry != beats.end() && entry->beat.id == view.id;
+    const Heartbeat* const beat = has_beat ? &entry->beat : nullptr;
     RunReport::Role role{.name = view.id.ToString(),
                          .state = StateOf(view, beat),
                          .reason = {},
