@@ -127,6 +127,38 @@ TEST(WindowReaderTest, GivesTheWindowsThatWereInserted) {
   }
 }
 
+// As above, by a reader that keeps every frame: it draws until batches bring
+// none.
+TEST(WindowReaderTest, WindowsOfKeptFramesAreTheSame) {
+  const EpisodeMaker maker = testing::MakePixels();
+  RunningService service(BothForms(maker));
+  InsertEpisodes(service.shard(), maker);
+  for (const int64_t decode_threads : {0, 1}) {
+    SCOPED_TRACE(decode_threads);
+    BatchReader reader({.endpoints = {service.endpoint()},
+                        .shape = maker.shape,
+                        .table = "windows",
+                        .window = kWindow,
+                        .batch_size = 24,
+                        .prefetch = 1,
+                        .decode_threads = decode_threads,
+                        .kept_frames = {.max_bytes = 1 << 20}});
+    Batch batch;
+    const auto give_up = After(seconds(60));
+    int64_t drawn = 0, kept = 0;
+    do {
+      const BatchReaderMetrics before = reader.metrics();
+      ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+      ASSERT_NO_FATAL_FAILURE(ExpectWindows(batch, maker));
+      const BatchReaderMetrics now = reader.metrics();
+      drawn = now.drawn_frames - before.drawn_frames;
+      kept = now.drawn_kept_frames - before.drawn_kept_frames;
+    } while ((drawn == 0 || kept < drawn) && Clock::Real().Now() < give_up);
+    EXPECT_GT(drawn, 0);
+    EXPECT_EQ(kept, drawn);
+  }
+}
+
 // Both tables hold the same steps, once.
 TEST(WindowReaderTest, TransitionsAndWindowsAreServedSideBySide) {
   const EpisodeMaker maker = testing::MakePixels();
