@@ -11,10 +11,23 @@ or MODULE:NAME, names a function that makes the environments of the task `python
 
 import functools
 import os
+import signal
 import sys
 
 
 def main() -> int:
+    """Runs the command; the end of a reader such as `head` ends it silently."""
+    try:
+        code = _main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # what is still buffered must not fail again at the interpreter's end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _main() -> int:
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command in ("--help", "-h"):
         print(__doc__.strip())

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -114,14 +115,16 @@ class PythonTask : public env::Task {
 
  private:
   double Number(const nb::object& value, const char* function) const {
-    double number = 0.0;
-    if (nb::try_cast(nb::object(nb::float_(value)), number) &&
-        std::isfinite(number)) {
-      return number;
+    double number = std::numeric_limits<double>::quiet_NaN();
+    try {
+      number = nb::cast<double>(nb::float_(value));
+    } catch (const nb::python_error&) {
+      // float() refuses None, a list or a text
     }
+    if (std::isfinite(number)) return number;
     throw InvalidArgument(
-        fmt::format("{}: {}() must return a finite number, got {}", name_,
-                    function, nb::cast<std::string>(nb::str(value))));
+        fmt::format("{}: {}() must return a finite number, got {:.80}", name_,
+                    function, nb::cast<std::string>(nb::repr(value))));
   }
 
   // Appends one array and its place in the layout: hash of the name, elements,

@@ -1,11 +1,9 @@
 """replicant.envs: the faces, the lifetime of arrays, seeds, threads and processes."""
 
 import gc
-import itertools
 import multiprocessing
 import os
 import warnings
-import weakref
 
 import dm_env
 import gymnasium
@@ -15,25 +13,9 @@ from absl.testing import absltest
 from dm_env import test_utils
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from pendulum import own_task
 
 from replicant import envs, errors
-
-PENDULUM = """
-<mujoco>
-  <option timestep="0.01"/>
-  <worldbody>
-    <camera name="side" pos="0 -3 0" xyaxes="1 0 0 0 0 1"/>
-    <light pos="0 -2 2"/>
-    <body name="pole">
-      <joint name="hinge" axis="0 1 0"/>
-      <geom name="rod" type="capsule" fromto="0 0 0 0 0 1" size="0.05" mass="1"/>
-      <site name="tip" pos="0 0 1"/>
-    </body>
-  </worldbody>
-  <actuator><motor joint="hinge" ctrlrange="-2 2" ctrllimited="true"/></actuator>
-  <sensor><jointpos name="angle" joint="hinge"/></sensor>
-</mujoco>
-"""
 
 
 def rollout(env, steps, seed=7):
@@ -45,17 +27,6 @@ def rollout(env, steps, seed=7):
         observations.append(observation)
         rewards.append(reward)
     return np.stack(observations), np.stack(rewards)
-
-
-def own_task(**changes):
-    options = {
-        "name": "pendulum-own",
-        "mjcf": PENDULUM,
-        "reward": lambda physics: float(physics.site_position("tip")[2]),
-        "time_limit_s": 0.2,
-        **changes,
-    }
-    return envs.Task(**options)
 
 
 # --- Gymnasium ---
@@ -351,161 +322,6 @@ def test_dm_env_draws_pixels_and_pictures():
     assert step.step_type == dm_env.StepType.FIRST and step.reward is None
     env.observation_spec()["pixels"].validate(step.observation["pixels"])
     assert env.render(height=10, width=20).shape == (10, 20, 3)
-
-
-# --- own tasks ---
-
-
-def test_a_task_in_python_says_start_observation_reward_and_end():
-    starts = []
-
-    def initialize(physics, rng):
-        physics.qpos = rng.uniform(-0.5, 0.5, 1)
-        starts.append(physics.joint_position("hinge")[0])
-
-    task = own_task(
-        reward=lambda physics: physics.sensor("angle")[0],
-        observation=lambda physics: {
-            "tip": physics.site_position("tip"), "rotation": physics.body_matrix("pole"),
-            "angle": physics.qpos[0]},
-        termination=lambda physics: 0.0 if abs(physics.qpos[0]) > 0.6 else None,
-        initialize=initialize, time_limit_s=10.0)
-    expected = None
-    for threads in (0, 2):
-        env = envs.make_vec(task, 2, flatten=False, num_threads=threads, seed=9)
-        observation, _ = env.reset()
-        assert observation["rotation"].shape == (2, 3, 3) and observation["angle"].shape == (2,)
-        np.testing.assert_allclose(np.sin(observation["angle"]), observation["tip"][:, 0])
-        steps = []
-        for _ in range(150):
-            observation, reward, terminated, truncated, _ = env.step(np.full((2, 1), 2.0))
-            steps.append(np.stack([observation["angle"], reward, terminated]))
-            assert not truncated.any()
-            if terminated.any():
-                assert np.abs(observation["angle"])[terminated].min() > 0.6
-        steps = np.stack(steps)
-        assert steps[:, 2].sum() >= 2
-        expected = steps if expected is None else expected
-        np.testing.assert_array_equal(steps, expected)
-    assert len(set(starts)) > 2
-
-
-def test_errors_of_a_task_in_python_reach_the_caller():
-    def failing(physics):
-        raise KeyError("no such thing")
-
-    for threads in (0, 2):
-        env = envs.make_vec(own_task(reward=failing), 2, num_threads=threads)
-        env.reset()
-        with pytest.raises(KeyError, match="no such thing"):
-            env.step(np.zeros((2, 1)))
-    with pytest.raises(errors.InvalidArgument, match="did you mean 'tip'"):
-        env = envs.make_vec(own_task(observation=lambda p: {"x": p.site_position("tp")}))
-    with pytest.raises(errors.InvalidArgument, match=r"observation\(\) must return a dictionary"):
-        envs.make_vec(own_task(observation=lambda p: p.qpos))
-
-
-@pytest.mark.parametrize("end", [True, np.False_, float("nan"), 2])
-def test_an_end_that_is_no_discount_is_refused(end):
-    env = envs.make_vec(own_task(termination=lambda physics: end))
-    env.reset()
-    with pytest.raises(errors.InvalidArgument, match=f"termination.*, got {end}"):
-        env.step(np.zeros((1, 1)))
-
-
-def test_a_reward_that_is_not_finite_is_refused():
-    env = envs.make_vec(own_task(reward=lambda physics: np.inf))
-    env.reset()
-    with pytest.raises(errors.InvalidArgument, match="a finite number, got inf"):
-        env.step(np.zeros((1, 1)))
-
-
-@pytest.mark.parametrize("number, text", [(np.nan, "nan"), (1e300, r"1e\+300"), (None, "nan")])
-def test_an_observation_that_no_network_can_take_is_refused(number, text):
-    calls = itertools.count()
-    task = own_task(observation=lambda physics: {
-        "angle": physics.qpos, "ready": [0.0, number if next(calls) == 4 else 1.0]})
-    env = envs.make_vec(task, flatten=False)
-    env.reset()
-    with pytest.raises(errors.InvalidArgument, match=(
-            "pendulum-own: environment 0, episode 0, step [0-9]+: "
-            rf"observation 'ready'\[1\] is {text}; want finite numbers of float32")):
-        for _ in range(10):
-            env.step(np.zeros((1, 1)))
-    # the next step begins another episode
-    assert env.step(np.zeros((1, 1)))[1] == 0.0
-
-
-def test_a_task_that_ends_in_the_step_of_its_time_limit_terminates():
-    task = own_task(termination=lambda physics: 0.0 if physics.time_s > 0.195 else None)
-    for make in (envs.make, envs.make_vec):
-        env = make(task)
-        env.reset()
-        for _ in range(19):
-            assert not np.any(env.step(env.action_space.sample())[2:4])
-        assert np.all(env.step(env.action_space.sample())[2])
-    env = envs.load(task)
-    env.reset()
-    last = [env.step(np.zeros(1)) for _ in range(20)][-1]
-    assert last.last() and last.discount == 0.0
-
-
-def test_a_time_limit_is_a_whole_number_of_steps():
-    # 0.9 / (3 * 0.01) is 30.000000000000004
-    env = envs.make(own_task(control_timestep_s=0.03, time_limit_s=0.9))
-    env.reset()
-    truncated = [env.step(np.zeros(1))[3] for _ in range(30)]
-    assert truncated == 29 * [False] + [True]
-
-
-def test_a_task_without_observations_is_refused():
-    with pytest.raises(errors.InvalidArgument, match="the observation would be empty"):
-        envs.make_vec(own_task(observation=lambda physics: {}))
-
-
-def test_an_error_of_mujocos_reaches_the_caller():
-    # an arena in which the contacts of a step do not fit
-    ball = '<body><freejoint/><geom size="0.1"/></body>'
-    small = PENDULUM.replace("<option", '<size memory="4K"/><option').replace(
-        "<worldbody>", "<worldbody>" + ball + ball)
-    with pytest.raises(errors.Error, match="MuJoCo: .*stack"):
-        env = envs.make_vec(own_task(mjcf=small))
-        env.reset()
-        env.step(np.zeros((1, 1)))
-
-
-def test_an_object_whose_functions_are_its_environments_task_is_freed():
-    class Trainer:
-        def __init__(self):
-            self.env = envs.make_vec(own_task(reward=self.reward), 2, num_threads=2)
-
-        def reward(self, physics):
-            return 1.0
-
-    trainer = weakref.ref(Trainer())
-    gc.collect()
-    assert trainer() is None
-
-
-def test_the_text_of_a_task_makes_no_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    envs.make_vec(own_task()).reset()
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_physics_does_not_outlive_its_environment():
-    kept = []
-    env = envs.make_vec(own_task(initialize=lambda physics, rng: kept.append(physics)))
-    env.reset()
-    assert kept[0].qpos.shape == (1,)
-    env.close()
-    with pytest.raises(errors.InvalidArgument, match="its environment has gone"):
-        kept[0].qpos
-
-
-def test_the_model_is_named_where_it_is_missing(tmp_path):
-    with pytest.raises(OSError, match="nothing.xml"):
-        envs.make_vec(own_task(mjcf=tmp_path / "nothing.xml"))
 
 
 # --- memory ---

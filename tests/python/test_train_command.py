@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -32,6 +33,17 @@ def texts(folder):
 
 
 # --- names ---
+
+
+def test_a_list_that_nobody_reads_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*map(str, _process.python("replicant")), "train", "--list"],
+                           env=_process.environment(), timeout=60, stdout=writer,
+                           stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    # as if SIGPIPE had ended it
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_the_package_has_the_recipes_of_the_repository():
