@@ -17,6 +17,8 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                "threads that step the environments of an actor; 0 for the "
                "actor's own thread");
   reader.Section("exploration", &c.exploration, "noise on the actions");
+  reader.Section("hindsight", &c.hindsight,
+                 "goals in hindsight, for environments with goals");
   reader.Field(
       "inference", &c.inference,
       {{"actor", InferencePlace::kActor}, {"host", InferencePlace::kHost}},

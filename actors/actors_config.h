@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "actors/hindsight.h"
 #include "agents/exploration.h"
 #include "base/config/reader.h"
 #include "replay/format/frame_codec.h"
@@ -26,6 +27,7 @@ struct ActorsConfig {
   int64_t environments = 1;  // of one process, stepped together
   int env_threads = 0;       // 0: the actor's own thread steps them
   agents::ExplorationConfig exploration;
+  HindsightConfig hindsight;
   InferencePlace inference = InferencePlace::kActor;
   InferenceBackend inference_backend = InferenceBackend::kCpu;
   int64_t inference_threads = 1;

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "env/goal_reward.h"
 #include "env/physics.h"
 #include "env/specs.h"
 #include "env/time_step.h"
@@ -69,6 +70,15 @@ class Environment {
   // Control Suite.
   virtual bool HasUnitRewards() const { return false; }
 
+  // The rewards of other goals, of a goal environment; otherwise null. Owned by
+  // the environment.
+  virtual GoalReward* goal_reward() { return nullptr; }
+
+  // Announces the action of the next Step(), for environments that several
+  // objects step together: a VectorEnvironment announces all actions of a batch
+  // before the first Step(). Step() still gets the action.
+  virtual void Announce(std::span<const double> /*action*/) {}
+
   virtual const EnvironmentCounters& counters() const = 0;
 };
 
@@ -110,6 +120,10 @@ class EnvironmentWrapper : public Environment {
   }
   bool HasUnitRewards() const override {
     return environment_->HasUnitRewards();
+  }
+  GoalReward* goal_reward() override { return environment_->goal_reward(); }
+  void Announce(std::span<const double> action) override {
+    environment_->Announce(action);
   }
   const EnvironmentCounters& counters() const override {
     return environment_->counters();

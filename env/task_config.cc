@@ -11,17 +11,21 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "env/select_arrays.h"
 
 namespace replicant::env {
 namespace {
 
 constexpr int64_t kMaxCameras = 16;
 
-// The environment with the given index, whose numbers are checked, its action
-// repeat and its disturbances.
+// The environment with the given index: its selected arrays, whose numbers are
+// checked, its action repeat and its disturbances.
 std::unique_ptr<Environment> Wrapped(const TaskConfig& config, uint64_t seed,
                                      int64_t index,
                                      std::unique_ptr<Environment> one) {
+  if (!config.observations.empty()) {
+    one = std::make_unique<SelectArrays>(std::move(one), config.observations);
+  }
   one = std::make_unique<NumberCheck>(std::move(one), config.name, index);
   if (config.action_repeat > 1) {
     one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
@@ -127,6 +131,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
       "folder dm_control/suite with the Control Suite's models, "
       "relative to the file that holds this key; empty: the folder that "
       "scripts/setup installed");
+  reader.Field("observations", &c.observations, {0, 1000},
+               "names of the observation's arrays that the agent sees, in this "
+               "order, also of an environment's own images; []: all");
   reader.Field("action_repeat", &c.action_repeat, {1, 100},
                "control steps for which each action is held");
   reader.Field(

@@ -21,6 +21,8 @@ struct TaskConfig {
   // Empty: the task's own model, the installed Control Suite.
   std::string mjcf;
   std::string suite_folder;
+  // Arrays that the agent sees, in this order; empty: all.
+  std::vector<std::string> observations;
   int action_repeat = 1;
   RewardReduction action_repeat_reward = RewardReduction::kMean;
   // Whether the observation has pixels, their cameras and form, and whether the
@@ -35,10 +37,10 @@ struct TaskConfig {
   static TaskConfig Read(config::Reader& reader);
 };
 
-// Makes the environments of `config`: the task with checked numbers,
-// ActionRepeat around it, Disturbances around both and Pixels around all, so
-// that an observation holds the last frames of whole repeated steps. The model
-// is loaded once.
+// Makes the environments of `config`: the task with its selected arrays and
+// checked numbers, ActionRepeat around it, Disturbances around both and Pixels
+// around all, so that an observation holds the last frames of whole repeated
+// steps. The model is loaded once.
 //
 // The environments have the indices `first_index` to `first_index + count - 1`;
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),

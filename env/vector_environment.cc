@@ -229,6 +229,9 @@ void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
               .pixels = Row(out.pixels, id, pixels_size_),
               .frame = Row(out.frames, id, frame_size_)},
       .step = &out.steps[static_cast<size_t>(id)]};
+  if (call == Call::kReset) return;
+  environments_[static_cast<size_t>(id)]->Announce(
+      {actions_.data() + static_cast<size_t>(id) * action_size_, action_size_});
 }
 
 void VectorEnvironment::Submit(std::span<const int> ids, bool takes_part) {

@@ -112,6 +112,7 @@ class VectorEnvironment {
   void CheckActions(size_t count, std::span<const double> actions) const;
   // Throws InvalidArgument unless all exist, are idle and appear once.
   void CheckIds(std::span<const int> ids) const;
+  // Sets the environment's next call, and announces its action.
   void Prepare(int id, Call call, const BatchBuffer& out);
   // Queues the environments for all threads, or for the caller's and all but
   // one.

@@ -174,8 +174,11 @@ int Run(const Invocation& invocation, int64_t index) {
   const std::unique_ptr<ActorPolicy> followed =
       MakeActorPolicy(config, task, index, is_over);
   Writers writers(config, task, index);
+  const actors::HindsightSinks sinks(config.actors.hindsight, config.task.name,
+                                     seed, first_environment, &environments,
+                                     writers.sinks());
   Episodes episodes;
-  Actor actor(task, &environments, &followed->policy(), writers.sinks(),
+  Actor actor(task, &environments, &followed->policy(), sinks.sinks(),
               {.exploration = config.actors.exploration,
                .first_environment = first_environment,
                .num_all_environments = config.actors.count * num_environments,

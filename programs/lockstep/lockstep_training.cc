@@ -161,6 +161,7 @@ class LockstepTraining {
 
   // writes to the replay
   std::vector<replay::LocalReplay::Writer> writers_;
+  const actors::HindsightSinks hindsight_;
   actors::Actor actor_;
 };
 
@@ -196,7 +197,9 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                                            config.learner.replication, seed_),
                                        .spec = config.SpecOf(task_),
                                        .source = batches()})),
-      actor_(task_, &environments_, &policy_, Sinks(),
+      hindsight_(config.actors.hindsight, config.task.name, seed_,
+                 /*first_environment=*/0, &environments_, Sinks()),
+      actor_(task_, &environments_, &policy_, hindsight_.sinks(),
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),
               .seed = seed_,

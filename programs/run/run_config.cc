@@ -51,6 +51,26 @@ void UseShardsOfHosts(config::Reader& reader, RunConfig* c) {
   if (num_hosts > 1) c->replay.shard_binds = addresses;
 }
 
+// The reward of another goal is known for single control steps, from what the
+// environment itself gave.
+void CheckHindsight(config::Reader& reader, const RunConfig& c) {
+  if (c.actors.hindsight.goals == 0) return;
+  if (c.task.action_repeat > 1) {
+    reader.Error("actors.hindsight.goals",
+                 fmt::format("{} with task.action_repeat {}, but rewards of "
+                             "other goals are of single steps; allowed: 0, or "
+                             "action_repeat 1",
+                             c.actors.hindsight.goals, c.task.action_repeat));
+  }
+  if (c.task.disturbances.IsAny()) {
+    reader.Error("actors.hindsight.goals",
+                 fmt::format("{} with task.disturbances, which hide the goals "
+                             "that were achieved; allowed: 0, or no "
+                             "disturbances",
+                             c.actors.hindsight.goals));
+  }
+}
+
 // Linux's abstract namespace: no file is left behind, a path of any length has
 // a name, and a second process cannot take the address over.
 std::string Resolve(const std::filesystem::path& run_folder,
@@ -96,6 +116,9 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                              "replay.prior.folder",
                              c.learner.offline_updates));
   }
+  CheckHindsight(reader, c);
+  // of all writers' steps, and they write copies, too
+  c.learner.importance.steps *= 1 + c.actors.hindsight.goals;
   if (c.images.source != kSynthetic &&
       !registry.images.contains(c.images.source)) {
     std::string names = kSynthetic;
@@ -136,7 +159,8 @@ agents::LearningSpec RunConfig::SpecOf(
   return {.task = task_spec,
           .discount = items.discount,
           .n_step = items.n_step,
-          .window = items.window};
+          .window = items.window,
+          .writes_per_step = 1 + actors.hindsight.goals};
 }
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,

@@ -2,211 +2,25 @@
 
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import dm_env
 import gymnasium
-import gymnasium.wrappers
+import gymnasium.wrappers.vector
 import numpy as np
 
+from replicant._observation_form import ObservationForm
 from replicant.errors import ConfigError, InvalidArgument
 
-_ALLOWED = ("allowed: arrays of numbers or booleans of at most two dimensions, Discrete, images uint8 "
-            "[H, W, C] or [C, H, W] with C 1, 3 or 4, and dictionaries of these")
-_CHANNELS = (1, 3, 4)
-
-
-class _Image:
-    """One image of an observation, uint8 [H, W, C]. The environment may give [H, W] or [C, H, W].
-
-    shape  as the environment gives it
-    dims   [H, W, C]
-    """
-
-    def __init__(self, name: str, spec):
-        self.name = name
-        self.shape = tuple(int(n) for n in spec.shape)
-        self._is_first = len(self.shape) == 3 and self.shape[2] not in _CHANNELS
-        if len(self.shape) == 2:
-            self.dims = [*self.shape, 1]
-        elif self._is_first:
-            self.dims = [*self.shape[1:], self.shape[0]]
-        else:
-            self.dims = [*self.shape]
-        if self.dims[2] not in _CHANNELS or min(self.dims) < 1:
-            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}")
-
-    @staticmethod
-    def is_one(spec) -> bool:
-        """Whether a space or specification is of images."""
-        return (getattr(spec, "dtype", None) == np.uint8 and not hasattr(spec, "nvec")
-                and len(getattr(spec, "shape", None) or ()) in (2, 3))
-
-    def images(self, value) -> np.ndarray:
-        """One value, or a batch of them, as uint8 [..., H, W, C]."""
-        array = np.asarray(value)
-        if array.dtype != np.uint8 or array.shape[-len(self.shape):] != self.shape:
-            given = f"{array.dtype} {array.shape}" if array.dtype != object else f"{value!r:.80}"
-            raise InvalidArgument(f"observation '{self.name}' is {given}; want uint8 {self.shape}, as "
-                                  "the environment says")
-        if self._is_first:
-            array = np.moveaxis(array, -3, -1)
-        return array.reshape(*array.shape[:array.ndim - len(self.shape)], *self.dims)
-
-
-def _leaves(named: Mapping, outer: str = "") -> list[tuple[str, Any]]:
-    """Names and spaces of a dictionary and those within it: "arm/joint"."""
-    found = []
-    for name, spec in named.items():
-        inner = getattr(spec, "spaces", spec)
-        if isinstance(inner, Mapping):
-            found += _leaves(inner, f"{outer}{name}/")
-        else:
-            found.append((f"{outer}{name}", spec))
-    return found
-
-
-def _value_at(observation, path: str):
-    """The value of a name of _leaves(); KeyError if there is none. A key may have a slash itself."""
-    if path in observation:
-        return observation[path]
-    for name, value in observation.items():
-        if isinstance(value, Mapping) and path.startswith(f"{name}/"):
-            return _value_at(value, path[len(name) + 1:])
-    raise KeyError(path)
-
-
-_LEARNING = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward)
-
-
-class _Part:
-    """One array of an observation.
-
-    shape  as the environment gives it
-    size   of the numbers that it becomes: each choice of `counts` becomes as many numbers, of which
-           one is 1 and the others 0
-    """
-
-    def __init__(self, name: str, spec):
-        self.name = name
-        self.shape = getattr(spec, "shape", None)
-        dtype = getattr(spec, "dtype", None)
-        # Discrete has n, dm_env's DiscreteArray num_values; MultiBinary has n too, and a shape
-        counts = getattr(spec, "nvec", getattr(spec, "num_values", None))
-        if counts is None and self.shape == ():
-            counts = getattr(spec, "n", None)
-        if (self.shape is None or dtype is None or not np.dtype(dtype).kind in "biuf"
-                or len(self.shape) > 2 or (dtype == np.uint8 and len(self.shape) > 1)):
-            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}")
-        self.shape = tuple(int(n) for n in self.shape)
-        self.counts = None if counts is None else np.ravel(counts).astype(int)
-        self._start = np.ravel(getattr(spec, "start", 0))
-        self.dims = list(self.shape) if counts is None else [int(self.counts.sum())]
-        self.size = math.prod(self.dims)
-
-    def array(self, value) -> np.ndarray:
-        """The value as an array; InvalidArgument unless it is one of numbers."""
-        try:
-            array = np.asarray(value)
-        except ValueError:  # rows of different lengths
-            array = None
-        if array is None or array.dtype.kind not in "biuf":
-            raise InvalidArgument(f"observation '{self.name}' is {value!r:.80}; want numbers")
-        return array
-
-    def rows(self, value, num_rows: int | None = None) -> np.ndarray:
-        """One value, or `num_rows` values, as numbers: float64 [1 or num_rows, size]."""
-        array = self.array(value)
-        wanted = self.shape if num_rows is None else (num_rows, *self.shape)
-        # sides of 1 change nothing
-        if [n for n in array.shape if n != 1] != [n for n in wanted if n != 1]:
-            raise InvalidArgument(f"observation '{self.name}' has the shape {array.shape}; want "
-                                  f"{wanted}, as the environment says")
-        array = array.reshape(num_rows or 1, -1)
-        if self.counts is None:
-            return array.astype(np.float64)
-        choices = array - self._start
-        if not ((choices >= 0) & (choices < self.counts) & (choices == choices.astype(int))).all():
-            raise InvalidArgument(f"observation '{self.name}' is {value!r:.80}; its space has the "
-                                  f"values {self._start.tolist()} to "
-                                  f"{(self._start + self.counts - 1).tolist()}")
-        return np.concatenate(
-            [np.eye(count)[choices[:, i].astype(int)] for i, count in enumerate(self.counts)], axis=1)
-
-
-class ObservationForm:
-    """How the observations of an environment become one array of numbers, and images.
-
-    parts   the arrays of numbers, in their order
-    images  the images, in their order
-    """
-
-    def __init__(self, spec):
-        # a space or specification of one array, or a dictionary of them
-        named = getattr(spec, "spaces", spec)
-        self._is_dict = isinstance(named, Mapping)
-        if isinstance(named, (tuple, list)):
-            raise ConfigError(f"make_env: the observation is {spec}; {_ALLOWED}")
-        leaves = _leaves(named) if self._is_dict else [("observation", spec)]
-        self.images = [_Image(name, leaf) for name, leaf in leaves if _Image.is_one(leaf)]
-        self.parts = [_Part(name, leaf) for name, leaf in leaves if not _Image.is_one(leaf)]
-        self.size = sum(part.size for part in self.parts)
-        if self.size == 0 and not self.images:
-            raise ConfigError(f"make_env: the observation {spec} has no numbers")
-
-    def _values(self, observation, leaves) -> list:
-        if not self._is_dict:
-            return [observation for _ in leaves]
-        names = [leaf.name for leaf in leaves]
-        try:
-            return [_value_at(observation, name) for name in names]
-        except (KeyError, AttributeError, TypeError):
-            given = list(observation) if isinstance(observation, Mapping) else repr(observation)[:80]
-            raise InvalidArgument(f"an observation has {given}; want {names}") from None
-
-    def flat(self, observation) -> np.ndarray:
-        """The numbers of one observation, float64 [size]."""
-        values = self._values(observation, self.parts)
-        rows = [part.rows(value)[0] for part, value in zip(self.parts, values, strict=True)]
-        return np.concatenate(rows) if rows else np.empty(0)
-
-    def pixels(self, observation) -> list[np.ndarray]:
-        """The images of one observation, or of a batch, each uint8 [..., H, W, C]."""
-        values = self._values(observation, self.images)
-        return [image.images(value) for image, value in zip(self.images, values, strict=True)]
-
-    def batch(self, observation) -> tuple[np.ndarray, bool]:
-        """The numbers of one observation or a batch of them, float64 [B, size], and whether it is a
-        batch."""
-        if not self.parts:
-            image, value = self.images[0], self._values(observation, self.images[:1])[0]
-            is_batch = np.ndim(value) == len(image.shape) + 1
-            return np.empty((len(value) if is_batch else 1, 0)), is_batch
-        values = self._values(observation, self.parts)
-        first = self.parts[0].array(values[0])
-        is_batch = first.ndim == len(self.parts[0].shape) + 1
-        num_rows = len(first) if is_batch else None
-        return np.concatenate([part.rows(value, num_rows) for part, value in
-                               zip(self.parts, values, strict=True)], axis=1), is_batch
-
-    def is_own(self, observation) -> bool:
-        """Whether this is an observation of the environment, or a batch, and not yet numbers."""
-        if self._is_dict:
-            return isinstance(observation, Mapping)
-        if self.images:
-            return True
-        array, own = self.parts[0].array(observation), self.parts[0].shape
-        if self.parts[0].counts is None and len(own) == 1:
-            return False  # the numbers are the observation
-        is_choice = self.parts[0].counts is not None and array.dtype.kind in "iu"
-        return array.shape == own or (array.shape[1:] == own and (is_choice or own != ()))
+_LEARNING = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward,
+             gymnasium.wrappers.vector.NormalizeObservation, gymnasium.wrappers.vector.NormalizeReward)
 
 
 def is_dm_env(environment) -> bool:
     """Whether the environment has dm_env's face, not Gymnasium's. ConfigError if it has neither."""
     if isinstance(environment, gymnasium.vector.VectorEnv):
-        raise ConfigError(f"make_env: got {environment!r}, a batch of environments; want one")
+        raise ConfigError(f"make_env: got {environment!r}, a batch of environments; want one here")
     # a wrapper may show the attributes of both
     if isinstance(environment, gymnasium.Env):
         return False
@@ -219,18 +33,21 @@ def is_dm_env(environment) -> bool:
     raise ConfigError(f"make_env: got {environment!r}, want an environment of Gymnasium or dm_env")
 
 
-def _check_wrappers(environment) -> None:
+def check_wrappers(environment) -> None:
     """ConfigError for a wrapper that learns the scale of what it returns: every process would have
     a scale of its own, no checkpoint would have any, and a policy would see other numbers."""
-    while isinstance(environment, gymnasium.Wrapper):
+    while isinstance(environment, (gymnasium.Wrapper, gymnasium.vector.VectorWrapper)):
         if isinstance(environment, _LEARNING) and environment.update_running_mean:
             name = type(environment).__name__
             raise ConfigError(
                 f"make_env: {name} learns its scale from what each process sees, and no checkpoint "
-                "has it: actors, evaluator and policy would see different numbers; hint: use a "
-                f"fixed scale (TransformObservation, TransformReward), or fill {name}'s statistics "
-                "in make_env and set its update_running_mean to False")
+                "has it: actors, evaluator and policy would see different numbers; hint: "
+                "agent.observations.normalize: running and agent.distribution.range: running in its "
+                f"place, a fixed scale (TransformObservation), or fill {name}'s statistics in "
+                "make_env and set its update_running_mean to False")
         environment = environment.env
+    for one in getattr(environment, "envs", None) or ():
+        check_wrappers(one)
 
 
 def bounds_of(action) -> tuple[np.ndarray, np.ndarray]:
@@ -264,22 +81,30 @@ def control_timestep_s(environment) -> float:
     return 0.0
 
 
+def _array_of(value) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return np.empty(0)
+
+
 def number_of(value, name: str) -> float:
-    array = np.asarray(value)
+    array = _array_of(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
-        raise InvalidArgument(f"the {name} is {value!r:.80}; want a number")
+        raise InvalidArgument(f"the {name} is {value!r:.80}; want a number, or an array of one")
     return float(array.item())
 
 
-def _flag_of(value, name: str) -> bool:
-    array = np.asarray(value)
+def flag_of(value, name: str) -> bool:
+    array = _array_of(value)
     if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
         raise InvalidArgument(f"{name} is {value!r:.80}; want True or False")
     return bool(array.item())
 
 
-class Adapter:
-    """Gymnasium's or dm_env's environment with observations as one array of numbers, and images.
+class Face:
+    """What the roles of a training use of an environment: observations as one array of numbers, and
+    images.
 
     form                how an observation becomes numbers and images
     observation         [(name, shape), ...] of the arrays of numbers, in their order
@@ -289,27 +114,27 @@ class Adapter:
                         images, one image after the other
     minimum, maximum    of the actions
     control_timestep_s  of one step; 0: unknown
+    has_goals           whether goal_reward() gives the rewards of other goals
+    is_of_batch         whether other environments step with it, so that announce() comes first
     """
 
-    def __init__(self, environment):
-        self._environment = environment
-        self._is_dm = is_dm_env(environment)
-        if self._is_dm:
-            self.form = ObservationForm(environment.observation_spec())
-            action = environment.action_spec()
-        else:
-            _check_wrappers(environment)
-            self.form = ObservationForm(environment.observation_space)
-            action = environment.action_space
-        low, high = bounds_of(action)
-        self._shape = tuple(action.shape)
-        self.action_dtype = np.dtype(action.dtype)
+    has_goals = False
+    is_of_batch = False
+
+    def __init__(self, observations, actions, timestep_s: float):
+        self.form = ObservationForm(observations)
+        low, high = bounds_of(actions)
+        self._shape = tuple(actions.shape)
+        self.action_dtype = np.dtype(actions.dtype)
         self.observation = [(part.name, part.dims) for part in self.form.parts]
         self.images = [(image.name, image.dims) for image in self.form.images]
         self.newest = None
         self.numbers, self.pixels = np.empty(0), np.empty(0, np.uint8)
         self.minimum, self.maximum = low.tolist(), high.tolist()
-        self.control_timestep_s = control_timestep_s(environment)
+        self.control_timestep_s = timestep_s
+
+    def announce(self, action) -> None:
+        """Tells the action of the next step() before other environments of a batch step."""
 
     def _see(self, observation) -> np.ndarray:
         """Keeps an observation; returns its numbers."""
@@ -319,8 +144,27 @@ class Adapter:
             self.pixels = np.concatenate([image.ravel() for image in images])
         return self.numbers
 
+
+class Adapter(Face):
+    """One environment of Gymnasium or dm_env."""
+
+    def __init__(self, environment):
+        self._environment = environment
+        self._is_dm = is_dm_env(environment)
+        if self._is_dm:
+            spaces = environment.observation_spec(), environment.action_spec()
+        else:
+            check_wrappers(environment)
+            spaces = environment.observation_space, environment.action_space
+        super().__init__(*spaces, control_timestep_s(environment))
+        self._goals = getattr(environment, "unwrapped", environment)
+        self.has_goals = not self._is_dm and callable(getattr(self._goals, "compute_reward", None))
+        # of the episode's steps: info and discount
+        self._made: list[tuple[Any, float]] = []
+
     def reset(self, seed: int) -> np.ndarray:
         """Starts an episode; returns the numbers of its first observation."""
+        self._made.clear()
         if self._is_dm:
             # dm_env has no seeds: a task that draws from NumPy's global stream repeats
             np.random.seed(seed % 2**32)
@@ -344,10 +188,27 @@ class Adapter:
         if not isinstance(result, tuple) or len(result) != 5:
             raise InvalidArgument(f"step() returned {result!r:.80}; want (observation, reward, "
                                   "terminated, truncated, info)")
-        observation, reward, terminated, truncated, _ = result
-        terminated = _flag_of(terminated, "terminated")
-        return (self._see(observation), number_of(reward, "reward"), 0.0 if terminated else 1.0,
-                terminated or _flag_of(truncated, "truncated"))
+        observation, reward, terminated, truncated, info = result
+        terminated = flag_of(terminated, "terminated")
+        discount = 0.0 if terminated else 1.0
+        if self.has_goals:
+            self._made.append((info, discount))
+        return (self._see(observation), number_of(reward, "reward"), discount,
+                terminated or flag_of(truncated, "truncated"))
+
+    def goal_reward(self, step: int, achieved, desired) -> tuple[float, float]:
+        """(reward, discount) that step `step` (1, 2, ...) of the newest episode would have given with
+        the goal `desired`; `achieved` is the goal achieved after it. Without a method
+        compute_terminated of the environment the discount is the step's own."""
+        info, discount = self._made[step - 1]
+        achieved, desired = np.array(achieved), np.array(desired)
+        reward = number_of(self._goals.compute_reward(achieved, desired, info),
+                           "result of compute_reward()")
+        terminated = getattr(self._goals, "compute_terminated", None)
+        if callable(terminated):
+            discount = 0.0 if flag_of(terminated(achieved, desired, info),
+                                      "the result of compute_terminated()") else 1.0
+        return reward, discount
 
     def close(self) -> None:
         """Closes the environment; further calls do nothing."""
@@ -361,10 +222,17 @@ def close_environment(environment) -> None:
         close()
 
 
-def adapt(make: Callable[[], Any]) -> Adapter:
-    """The adapter of a new environment, which is closed if it cannot be used."""
+def adapt(make: Callable[[], Any]) -> Face:
+    """The adapter of a new environment, which is closed if it cannot be used. An environment of a
+    batch that `make` has made before counts as new until it is used."""
+    from replicant import _vector_adapter
+
+    if member := _vector_adapter.next_member(make):
+        return member
     environment = make()
     try:
+        if _vector_adapter.is_batch(environment):
+            return _vector_adapter.first_member(make, environment)
         return Adapter(environment)
     except BaseException:
         close_environment(environment)

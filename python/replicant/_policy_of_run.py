@@ -139,6 +139,8 @@ class Policy:
 
         core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
                               num_threads, _make_env.TASK, make_adapter)
+        if own:
+            own[0].select(core.environment["observations"])
         return cls(core, run, checkpoint, {"num_threads": num_threads, "make_env": make_env},
                    make_adapter, own)
 

@@ -254,6 +254,7 @@ void BindBatch(nb::module_& module) {
       .def_rw("name", &env::TaskConfig::name)
       .def_rw("mjcf", &env::TaskConfig::mjcf)
       .def_rw("suite_folder", &env::TaskConfig::suite_folder)
+      .def_rw("observations", &env::TaskConfig::observations)
       .def_rw("action_repeat", &env::TaskConfig::action_repeat)
       .def("set_reward_sum",
            [](env::TaskConfig& c, bool is_sum) {

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -174,6 +175,7 @@ nb::dict EnvironmentOf(const PolicyConfig& config) {
   options["task"] = config.task.name;
   if (!config.task.mjcf.empty()) options["mjcf"] = config.task.mjcf;
   options["action_repeat"] = config.task.action_repeat;
+  options["observations"] = nb::cast(config.task.observations);
   if (config.task.has_pixels) {
     const auto cameras = config.task.pixels.Cameras();
     nb::list sizes, names;

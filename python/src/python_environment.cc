@@ -127,6 +127,18 @@ class PythonEnvironment : public env::Environment {
     }
   }
 
+  env::GoalReward* goal_reward() override {
+    return has_goals_ ? &goal_reward_ : nullptr;
+  }
+
+  void Announce(std::span<const double> action) override {
+    if (!is_of_batch_) return;
+    InPython(Where(), [&] {
+      adapter_.attr("announce")(
+          std::vector<double>(action.begin(), action.end()));
+    });
+  }
+
   double control_timestep_s() const override { return control_timestep_s_; }
   const env::Physics& physics() const override { return NoPhysics(); }
   env::Physics& mutable_physics() override { return NoPhysics(); }
@@ -162,6 +174,8 @@ class PythonEnvironment : public env::Environment {
           nb::cast<std::vector<double>>(adapter_.attr("maximum"));
       control_timestep_s_ =
           nb::cast<double>(adapter_.attr("control_timestep_s"));
+      has_goals_ = nb::cast<bool>(adapter_.attr("has_goals"));
+      is_of_batch_ = nb::cast<bool>(adapter_.attr("is_of_batch"));
     });
   }
 
@@ -198,10 +212,37 @@ class PythonEnvironment : public env::Environment {
     take("pixels", frame_);
   }
 
+  // The adapter's, which has the infos of the newest episode.
+  class Goals : public env::GoalReward {
+   public:
+    explicit Goals(const PythonEnvironment* environment)
+        : environment_(*environment) {}
+
+    Result Of(int64_t step, std::span<const double> achieved,
+              std::span<const double> desired) override {
+      Result result;
+      InPython(environment_.Where(), [&] {
+        const auto copy = [](std::span<const double> goal) {
+          return std::vector<double>(goal.begin(), goal.end());
+        };
+        std::tie(result.reward, result.discount) =
+            nb::cast<std::tuple<double, double>>(environment_.adapter_.attr(
+                "goal_reward")(step, copy(achieved), copy(desired)));
+      });
+      return result;
+    }
+
+   private:
+    const PythonEnvironment& environment_;
+  };
+
   const std::string task_;
   const uint64_t seed_;
   const int64_t index_;
   nb::object adapter_;
+  bool has_goals_ = false;
+  bool is_of_batch_ = false;
+  Goals goal_reward_{this};
   env::ObservationSpec observation_spec_;
   env::ActionSpec action_spec_;
   double control_timestep_s_ = 0.0;

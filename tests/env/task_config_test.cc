@@ -102,6 +102,51 @@ TEST(TaskConfigTest, AnEnvironmentWithoutAModelIsMadeAndRepeated) {
   EXPECT_EQ(environments[1]->control_timestep_s(), 1.5);
 }
 
+// In the given order, numbers and images apart.
+TEST(TaskConfigTest, ShowsTheSelectedArrays) {
+  TaskConfig config{.name = "counter-seen",
+                    .observations = {"rgba", "grey"},
+                    .has_pixels = true};
+  config.pixels.frame_stack = 1;
+  const auto environment =
+      MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, 0);
+  EXPECT_EQ(environment->observation_spec().state_size(), 0);
+  std::vector<uint8_t> pixels(14), frame(14);
+  const ObservationBuffer out{.pixels = pixels, .frame = frame};
+  environment->Reset(out);
+  environment->Step(std::vector{0.0}, out);
+  std::vector<uint8_t> wanted(8, 101);
+  wanted.insert(wanted.end(), 6, 1);
+  EXPECT_EQ(pixels, wanted);
+  EXPECT_EQ(frame, wanted);
+
+  config = {.name = "counter-seen", .observations = {"count"}};
+  const auto blind =
+      MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, 0);
+  EXPECT_EQ(blind->observation_spec().pixels_size(), 0);
+  EXPECT_EQ(blind->observation_spec().frame_size, 0);
+  double count = 0.0;
+  blind->Reset({.state = {&count, 1}});
+  blind->Step(std::vector{0.0}, {.state = {&count, 1}});
+  EXPECT_EQ(count, 1.0);
+}
+
+TEST(TaskConfigTest, RefusesArraysThatAreNotThere) {
+  const auto message = [](const std::vector<std::string>& names) {
+    return MessageOf<ConfigError>([&] {
+      MakeConfiguredEnvironment(CounterTasks(),
+                                {.name = "counter-seen", .observations = names},
+                                1, 0);
+    });
+  };
+  EXPECT_EQ(message({"count", "gray"}),
+            "task.observations: 'gray' is no array of the observation; "
+            "allowed: count, grey, rgba");
+  EXPECT_EQ(message({"count", "count"}),
+            "task.observations: 'count' is given twice; allowed: count, grey, "
+            "rgba");
+}
+
 // Of any number of channels, and through repeated steps.
 TEST(TaskConfigTest, AnEnvironmentsOwnImagesAreStacked) {
   TaskConfig config{

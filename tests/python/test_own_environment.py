@@ -215,7 +215,8 @@ def test_a_dictionary_without_a_name_is_refused():
 
 
 @pytest.mark.parametrize("result, message", [
-    ((np.zeros(3), None, False, False, {}), "the reward is None; want a number"),
+    ((np.zeros(3), None, False, False, {}), "the reward is None; want a number, or an array of one"),
+    ((np.zeros(3), [[1], [2, 3]], False, False, {}), "the reward is .*; want a number"),
     ((np.zeros(3), np.zeros(2), False, False, {}), "the reward is array.*; want a number"),
     ((np.zeros(3), 0.0, None, False, {}), "terminated is None; want True or False"),
     ((np.zeros(3), 0.0, False, "no", {}), "truncated is 'no'; want True or False"),

@@ -81,7 +81,8 @@ NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
   const NextResult result = RunStep(deadline);
   if (result == NextResult::kOk && transitions_.is_drawing()) {
     // a replay that lost steps counts them late
-    num_agent_steps_ = std::max(num_agent_steps_, batch().total_steps);
+    num_agent_steps_ =
+        std::max(num_agent_steps_, batch().total_steps / spec_.writes_per_step);
     Inspect(pipeline());
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }

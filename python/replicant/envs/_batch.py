@@ -52,7 +52,7 @@ def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
 
 def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, action_repeat,
                action_repeat_reward, num_threads, seed, first_index, flatten, autoreset=0,
-               mjcf=None) -> _envs.EnvironmentBatch:
+               mjcf=None, observations=None) -> _envs.EnvironmentBatch:
     """The environments of the faces' options."""
     if action_repeat_reward not in ("sum", "mean"):
         raise ValueError(
@@ -66,6 +66,10 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
             raise InvalidArgument("mjcf: got the text of a model, want the path of its file; "
                                   "hint: envs.Task(mjcf=...) takes a text")
     config.suite_folder = suite_folder()
+    if observations is not None:
+        if isinstance(observations, str):
+            raise ValueError(f"observations: got {observations!r}, want a list of names")
+        config.observations = list(observations)
     config.action_repeat = action_repeat
     config.set_reward_sum(action_repeat_reward == "sum")
     if pixels is not None:

@@ -60,6 +60,7 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         seed: int | Sequence[int] | None = None,
         first_index: int = 0,
         mjcf=None,
+        observations: Sequence[str] | None = None,
         render_mode: str | None = None,
         render_size: tuple[int, int] = (240, 320),
         render_camera: str | int = 0,
@@ -71,7 +72,8 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
             task, num_envs, pixels=pixels, state=state, camera=camera, frame_stack=frame_stack,
             renderer=renderer, action_repeat=action_repeat,
             action_repeat_reward=action_repeat_reward, num_threads=num_threads, seed=seed,
-            first_index=first_index, flatten=flatten, autoreset=_AUTORESET[mode], mjcf=mjcf)
+            first_index=first_index, flatten=flatten, autoreset=_AUTORESET[mode], mjcf=mjcf,
+            observations=observations)
         self._core = core
         self.num_envs = num_envs
         self.render_mode = render_mode
@@ -209,6 +211,7 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           operating system, so that every call plays other episodes
     first_index           index of environment 0; a process of several gives each its own range
     mjcf                  a model file in place of the task's own
+    observations          names of the float64 arrays to observe, in this order; None: all
     render_mode           None or "rgb_array"
     render_size           (height, width) of render()
     render_camera         camera of render()

@@ -1,0 +1,145 @@
+"""A fleet trains environments of Python from images and numbers, from goals, and from a batch."""
+
+import json
+import pathlib
+import runpy
+
+import numpy as np
+import pytest
+
+import replicant
+from replicant import errors
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/python/images_and_state.py"
+SHORT = {
+    "learner.limits.max_steps": 60,
+    "agent.networks.policy_hidden_sizes": [8],
+    "agent.networks.critic_hidden_sizes": [8],
+    "evaluation.episodes": 2,
+}
+
+
+def test_a_fleet_learns_from_an_image_and_selected_numbers(tmp_path):
+    example = runpy.run_path(str(EXAMPLE))
+    overrides = {**example["SETTINGS"], **SHORT}
+    # the function of a file that every process imports
+    run = replicant.train("cartpole_swingup_state", overrides, folder=tmp_path / "run",
+                          make_env=f"{EXAMPLE}:Cursor")
+    run.wait(timeout=280)
+    assert len(run.evaluations()["return"]) > 0
+    policy = run.policy()
+    env = example["Cursor"]()
+    observation, _ = env.reset(seed=1)
+    action = policy.act(observation)
+    assert env.action_space.contains(action)
+    # the clock is not seen, the others are
+    late = {**observation, "clock": np.array([2.5], np.float32)}
+    np.testing.assert_array_equal(policy.act(late), action)
+    for name in ("camera", "cursor"):
+        other = {**observation, name: (observation[name] // 2 + 1).astype(observation[name].dtype)}
+        assert (policy.act(other) != action).any(), name
+    returns = policy.evaluate(2)
+    assert returns.shape == (2,) and (returns < 0).all() and (returns > -430).all()
+    # numbers of a thousand were normalized: the learner's mean is theirs
+    mean = variable_of(run, "observations/mean")
+    assert mean.shape == (4,) and (np.abs(mean[:2] - 500) < 200).all() and (np.abs(mean[2:]) < 1).all()
+
+
+def variable_of(run, name):
+    """A variable of the newest checkpoint, float32."""
+    newest = max((run.folder / "checkpoints").glob("step-*"))
+    data = (newest / "variables.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    array = json.loads(data[8:begin])[name]
+    first, last = array["data_offsets"]
+    return np.frombuffer(data[begin + first:begin + last], "<f4").reshape(array["shape"])
+
+
+REACH = '''
+import gymnasium
+import numpy as np
+
+
+class Reach(gymnasium.Env):
+    """A point moves to a goal on a line; the reward is 0 there and -1 elsewhere."""
+
+    box = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    observation_space = gymnasium.spaces.Dict(
+        {"observation": box, "achieved_goal": box, "desired_goal": box})
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.goal = self.np_random.uniform(-1, 1, (2, 1))
+        self.count = 0
+        return self.observe(), {}
+
+    def observe(self):
+        return {"observation": self.place.copy(), "achieved_goal": self.place.copy(),
+                "desired_goal": self.goal.copy()}
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        assert info["count"] >= 1
+        return -1.0 if abs(achieved_goal[0] - desired_goal[0]) > 0.05 else 0.0
+
+    def step(self, action):
+        self.place = np.clip(self.place + 0.2 * float(action[0]), -1, 1)
+        self.count += 1
+        info = {"count": self.count}
+        reward = self.compute_reward(self.place, self.goal, info)
+        return self.observe(), reward, False, self.count == 10, info
+
+
+def make():
+    return Reach()
+
+
+def make_batch():
+    return gymnasium.vector.SyncVectorEnv([Reach] * 3)
+'''
+
+
+def write_reach(tmp_path):
+    file = tmp_path / "reach.py"
+    file.write_text(REACH, encoding="utf-8")
+    return file
+
+
+def test_goals_in_hindsight_reach_the_replay(tmp_path):
+    run = replicant.train(
+        "cartpole_swingup_state",
+        {**SHORT, "task.action_repeat": 1, "actors.hindsight.goals": 4,
+         "agent.distribution.range": "running", "learner.limits.max_steps": 400},
+        folder=tmp_path / "run", make_env=f"{write_reach(tmp_path)}:make")
+    run.wait(timeout=280)
+    curves = run.curves()
+    # frames are steps of the environment, not their copies: 128 rows of each update, 128 draws of a
+    # row of five
+    assert 0 < run.evaluations()["frames"][-1] < 400
+    assert curves["reward"][-1] > -2.9  # three steps of -1 without goals achieved
+    assert run.policy().evaluate(2).shape == (2,)
+
+
+@pytest.mark.parametrize("action_repeat, message", [
+    (1, "has no array 'achieved_goal'; allowed: 0"),
+    (8, "4 with task.action_repeat 8, but rewards of other goals are of single steps"),
+])
+def test_hindsight_without_goals_is_refused(tmp_path, action_repeat, message):
+    run = replicant.train(
+        "cartpole_swingup_state",
+        {**SHORT, "task.action_repeat": action_repeat, "actors.hindsight.goals": 4},
+        folder=tmp_path / "run", make_env=f"{EXAMPLE.parent / 'own_environment.py'}:Pole")
+    with pytest.raises(errors.Error, match=message):
+        run.wait(timeout=280)
+
+
+def test_a_batch_trains_as_one_actors_environments(tmp_path):
+    run = replicant.train(
+        "cartpole_swingup_state",
+        {**SHORT, "task.action_repeat": 1, "actors.environments": 3,
+         "agent.distribution.range": "running"},
+        folder=tmp_path / "run", make_env=f"{write_reach(tmp_path)}:make_batch")
+    run.wait(timeout=280)
+    assert len(run.evaluations()["return"]) > 0
+    returns = run.policy().evaluate(3)
+    assert returns.shape == (3,) and ((-10 <= returns) & (returns <= 0)).all()

@@ -1,0 +1,87 @@
+"""Environments with goals, and the selection of arrays, as the adapter reads them."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from replicant import _adapter, errors
+from replicant._observation_form import ObservationForm
+
+BOX = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+
+class Goals(gymnasium.Env):
+    """The step's number in its info counts in its reward."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"observation": BOX, "achieved_goal": BOX, "desired_goal": BOX})
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.observation_space.sample(), 0.0, self.count == 3, False, {"count": self.count}
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return 10 * info["count"] - np.linalg.norm(achieved_goal - desired_goal)
+
+
+class Ending(Goals):
+    def compute_terminated(self, achieved_goal, desired_goal, info):
+        return np.allclose(achieved_goal, desired_goal)
+
+
+def played(environment):
+    adapter = _adapter.Adapter(gymnasium.wrappers.TimeLimit(environment, 10))
+    adapter.reset(1)
+    for _ in range(3):
+        adapter.step([0.0])
+    return adapter
+
+
+def test_a_reward_of_another_goal_is_of_its_step():
+    adapter = played(Goals())
+    assert adapter.has_goals
+    assert adapter.goal_reward(1, [3.0, 4.0], [0.0, 0.0]) == (5.0, 1.0)
+    assert adapter.goal_reward(2, [0.0, 0.0], [0.0, 0.0]) == (20.0, 1.0)
+    # the environment's own end
+    assert adapter.goal_reward(3, [0.0, 1.0], [0.0, 0.0]) == (29.0, 0.0)
+    adapter.reset(2)
+    with pytest.raises(IndexError):
+        adapter.goal_reward(1, [0.0, 0.0], [0.0, 0.0])
+
+
+def test_an_end_by_another_goal_is_the_environments():
+    adapter = played(Ending())
+    assert adapter.goal_reward(1, [1.0, 1.0], [1.0, 1.0])[1] == 0.0
+    assert adapter.goal_reward(3, [1.0, 1.0], [2.0, 1.0])[1] == 1.0
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    class Wrong(Goals):
+        def compute_reward(self, achieved_goal, desired_goal, info):
+            return None
+
+    with pytest.raises(errors.InvalidArgument, match=(
+            r"the result of compute_reward\(\) is None; want a number")):
+        played(Wrong()).goal_reward(1, [0.0, 0.0], [0.0, 0.0])
+
+
+def test_selected_arrays_are_read_in_their_order():
+    spaces = gymnasium.spaces
+    space = spaces.Dict({
+        "a": spaces.Box(-1, 1, (2,)), "b": spaces.Dict({"c": spaces.Box(-1, 1, (1,))}),
+        "left": spaces.Box(0, 255, (4, 4, 3), np.uint8),
+        "right": spaces.Box(0, 255, (4, 4, 3), np.uint8)})
+    form = ObservationForm(space)
+    form.select(["right", "b/c", "a", "left"])
+    one = space.sample()
+    np.testing.assert_array_equal(form.flat(one), [*one["b"]["c"], *one["a"]])
+    np.testing.assert_array_equal(form.pixels(one), [one["right"], one["left"]])
+    form.select(["b/c"])
+    assert form.size == 1 and not form.images
+    form.select([])
+    assert form.size == 1
