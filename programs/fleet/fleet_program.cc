@@ -308,8 +308,7 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
   }
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   // all of it, with the last evaluation
-  const bool is_copied =
-      copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
+  const bool is_copied = copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
   return result.ok() && is_copied ? 0 : 1;
 }
 
@@ -422,8 +421,8 @@ void KeepRecipe(const Invocation& invocation, const std::string& file,
   }
 }
 
-// The run that a new start continues, since fleet.fetch_command keeps it; empty:
-// none. Throws ConfigError, and IoError if the command fails.
+// The run that a new start continues, since fleet.fetch_command keeps it;
+// empty: none. Throws ConfigError, and IoError if the command fails.
 std::string FindKeptRun(const RunConfig& config) {
   const std::string& command = config.fleet.fetch_command;
   const std::string& run = config.run.dir;

@@ -120,9 +120,9 @@ TEST_F(TrainingRecoveryTest, ARunThatIsKeptElsewhereGoesOnOnAnotherMachine) {
 }
 
 TEST_F(TrainingRecoveryTest, AFailedCopyIsNotSilent) {
-  const CommandResult result = RunFleet(
-      {"evaluation.enabled=false",
-       "fleet.copy_command=cp -r {run} /no-such-folder/home"});
+  const CommandResult result =
+      RunFleet({"evaluation.enabled=false",
+                "fleet.copy_command=cp -r {run} /no-such-folder/home"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.output,
               ::testing::ContainsRegex(
@@ -131,8 +131,8 @@ TEST_F(TrainingRecoveryTest, AFailedCopyIsNotSilent) {
 }
 
 TEST_F(TrainingRecoveryTest, AFailedFetchStartsNoRun) {
-  const CommandResult result = RunFleet(
-      {"fleet.fetch_command=cp -r /no-such-folder/home {run}"});
+  const CommandResult result =
+      RunFleet({"fleet.fetch_command=cp -r /no-such-folder/home {run}"});
   EXPECT_EQ(result.status.code, 1);
   EXPECT_THAT(result.output,
               HasSubstr("fleet.fetch_command: exit code 1; it ends with:\n"

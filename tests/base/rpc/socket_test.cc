@@ -111,8 +111,7 @@ TEST(NumericEndpointTest, NumbersAndOtherTransportsStay) {
                            "ipc:///a", "inproc://x"}) {
     EXPECT_EQ(NumericEndpoint(same), same);
   }
-  EXPECT_EQ(NumericEndpoint("tcp://localhost:7"),
-            "tcp://127.0.0.1:7");
+  EXPECT_EQ(NumericEndpoint("tcp://localhost:7"), "tcp://127.0.0.1:7");
 }
 
 TEST(NumericEndpointTest, ANameWithoutAddressIsNamed) {
