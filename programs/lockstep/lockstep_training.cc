@@ -61,6 +61,12 @@ void Check(const RunConfig& config) {
         "learner.workload: {} has no actors; lockstep trains agents",
         config.workload->name));
   }
+  if (config.actors.hindsight.goals > 0) {
+    throw ConfigError(fmt::format(
+        "actors.hindsight.goals: {}: lockstep resumes by repeating an "
+        "episode's steps, not its copies with other goals; allowed: 0",
+        config.actors.hindsight.goals));
+  }
   CheckReplay(config.replay, config.learner.batch_size);
   if (config.replay.shards != 1) {
     throw ConfigError(fmt::format(
@@ -161,7 +167,6 @@ class LockstepTraining {
 
   // writes to the replay
   std::vector<replay::LocalReplay::Writer> writers_;
-  const actors::HindsightSinks hindsight_;
   actors::Actor actor_;
 };
 
@@ -197,9 +202,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                                            config.learner.replication, seed_),
                                        .spec = config.SpecOf(task_),
                                        .source = batches()})),
-      hindsight_(config.actors.hindsight, config.task.name, seed_,
-                 /*first_environment=*/0, &environments_, Sinks()),
-      actor_(task_, &environments_, &policy_, hindsight_.sinks(),
+      actor_(task_, &environments_, &policy_, Sinks(),
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),
               .seed = seed_,

@@ -3,12 +3,13 @@
 import json
 import pathlib
 import runpy
+import subprocess
 
 import numpy as np
 import pytest
 
 import replicant
-from replicant import errors
+from replicant import _process, _recipes, errors
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/python/images_and_state.py"
 SHORT = {
@@ -143,3 +144,15 @@ def test_a_batch_trains_as_one_actors_environments(tmp_path):
     assert len(run.evaluations()["return"]) > 0
     returns = run.policy().evaluate(3)
     assert returns.shape == (3,) and ((-10 <= returns) & (returns <= 0)).all()
+
+
+def test_lockstep_refuses_hindsight(tmp_path):
+    environment = {**_process.environment(), "REPLICANT_MAKE_ENV": f"{write_reach(tmp_path)}:make"}
+    ended = subprocess.run(
+        [*_process.python("replicant"), "lockstep", "--config",
+         str(_recipes.FOLDER / "cartpole_swingup_state.yaml"), "--set", "task.name=python-environment",
+         "--set", "task.action_repeat=1", "--set", "actors.hindsight.goals=4", "--set",
+         f"run.dir={tmp_path / 'run'}"],
+        env=environment, timeout=60, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "actors.hindsight.goals: 4: lockstep resumes by repeating" in ended.stderr
