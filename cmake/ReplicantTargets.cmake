@@ -162,20 +162,21 @@ elseif(REPLICANT_SANITIZE MATCHES "address")
 endif()
 
 # Half of the compiler's time for a test goes into headers that all tests include:
-# they share a precompiled one, which ccache cannot use.
+# they share a precompiled one, which ccache cannot use. Optimisation would take a
+# third of the rest.
 function(replicant_link_as_test name)
   target_link_libraries(${name} PRIVATE
     ${ARGN} replicant_flags GTest::gmock GTest::gtest_main fmt::fmt spdlog::spdlog)
   set_target_properties(${name} PROPERTIES
     REPLICANT_IS_PRECOMPILED ON CXX_COMPILER_LAUNCHER ""
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
-  replicant_runs_seldom(${name})
-  target_compile_options(${name} PRIVATE ${without_false_positives})
+  target_compile_options(${name} PRIVATE -O0 ${without_false_positives})
 endfunction()
 
-# replicant_add_test_program(name source DEP...)
+# replicant_add_test_program(name SOURCES file... DEPS target... DEFINITIONS macro...)
 # Builds a test program without adding it to ctest.
-function(replicant_add_test_program name source)
+function(replicant_add_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;DEPS;DEFINITIONS;PROGRAMS")
   if(NOT TARGET replicant_test_headers)
     file(CONFIGURE OUTPUT test_headers.cc CONTENT "")
     add_executable(replicant_test_headers "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cc")
@@ -184,9 +185,13 @@ function(replicant_add_test_program name source)
     target_precompile_headers(replicant_test_headers PRIVATE
       ${precompiled_headers} "${PROJECT_SOURCE_DIR}/tests/support/precompiled.h")
   endif()
-  add_executable(${name} ${source})
-  replicant_link_as_test(${name} ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  replicant_link_as_test(${name} ${ARG_DEPS})
   target_precompile_headers(${name} REUSE_FROM replicant_test_headers)
+  target_compile_definitions(${name} PRIVATE ${ARG_DEFINITIONS})
+  if(ARG_PROGRAMS)
+    add_dependencies(${name} ${ARG_PROGRAMS})
+  endif()
 endfunction()
 
 # The tests with label `sanitized`: what scripts/test builds for sanitizers, too.
@@ -194,24 +199,74 @@ add_custom_target(sanitized_tests)
 
 # replicant_test(<file_test.cc> DEPS ...
 #                [LABELS unit|parity|golden|integration|cuda|sanitized]
-#                [TIMEOUT seconds] [SHARDS number] [FINDS_FILES])
+#                [TIMEOUT seconds] [SHARDS number] [FINDS_FILES]
+#                [DEFINITIONS macro...] [PROGRAMS target...])
 # Each of its tests is one of ctest's. With SHARDS they are divided among so many
 # of ctest's: for hundreds of tests that are shorter than the start of a process.
 #
 # FINDS_FILES defines two macros for the test: REPLICANT_SOURCE_DIR, the root of
 # the repository, and REPLICANT_PYTHON, the interpreter of scripts/setup.
+# PROGRAMS are targets that the test starts.
 #
 # TIMEOUT ends a test that hangs. It is many times the duration of the test, since
 # machines may be slow and busy.
 function(replicant_test source)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT;SHARDS" "DEPS;LABELS")
   get_filename_component(name ${source} NAME_WE)
-  replicant_add_test_program(${name} ${source} ${ARG_DEPS})
+  replicant_test_program(${name} SOURCES ${source} ${ARGN})
+endfunction()
+
+# replicant_tests(<name> FILES file... DEPS ...)
+# Test files that need the same libraries, each with the options of replicant_test.
+# FILES are named without _test.cc. With REPLICANT_UNITY they are one program <name>,
+# compiled eight files at a time (JoinTests.cmake), and the target of a file builds it.
+function(replicant_tests program)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT"
+    "FILES;DEPS;LABELS;DEFINITIONS;PROGRAMS")
+  set(options TIMEOUT ${ARG_TIMEOUT} DEPS ${ARG_DEPS} LABELS ${ARG_LABELS}
+    DEFINITIONS ${ARG_DEFINITIONS} PROGRAMS ${ARG_PROGRAMS})
   if(ARG_FINDS_FILES)
-    target_compile_definitions(${name} PRIVATE
+    list(APPEND options FINDS_FILES)
+  endif()
+  list(TRANSFORM ARG_FILES APPEND _test.cc)
+  if(NOT REPLICANT_UNITY)
+    foreach(file ${ARG_FILES})
+      replicant_test(${file} ${options})
+    endforeach()
+    return()
+  endif()
+  list(TRANSFORM ARG_FILES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set(files ${ARG_FILES})
+  set(joined "")
+  while(files)
+    list(SUBLIST files 0 8 batch)
+    list(REMOVE_ITEM files ${batch})
+    list(LENGTH joined number)
+    set(output "${CMAKE_CURRENT_BINARY_DIR}/joined/${program}_${number}.cc")
+    set(script "${PROJECT_SOURCE_DIR}/cmake/JoinTests.cmake")
+    add_custom_command(OUTPUT "${output}"
+      COMMAND ${CMAKE_COMMAND} -D "OUTPUT=${output}" -D "FOLDER=${PROJECT_BINARY_DIR}/tests"
+              -D PROGRAM=${program} -P "${script}" -- ${batch}
+      DEPENDS ${batch} "${script}" COMMENT "" VERBATIM)
+    list(APPEND joined "${output}")
+  endwhile()
+  replicant_test_program(${program} SOURCES ${joined} ${options})
+  foreach(file ${ARG_FILES})
+    get_filename_component(name ${file} NAME_WE)
+    add_custom_target(${name} DEPENDS ${program})
+  endforeach()
+endfunction()
+
+# replicant_test_program(<name> SOURCES file... <options of replicant_test>)
+function(replicant_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "FINDS_FILES" "TIMEOUT;SHARDS"
+    "SOURCES;DEPS;LABELS;DEFINITIONS;PROGRAMS")
+  if(ARG_FINDS_FILES)
+    list(APPEND ARG_DEFINITIONS
       REPLICANT_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
       REPLICANT_PYTHON="${REPLICANT_VENV}/bin/python")
   endif()
+  replicant_add_test_program(${name} SOURCES ${ARG_SOURCES} DEPS ${ARG_DEPS}
+    DEFINITIONS ${ARG_DEFINITIONS} PROGRAMS ${ARG_PROGRAMS})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -255,7 +310,7 @@ function(replicant_mpi_test source)
     return()
   endif()
   get_filename_component(name ${source} NAME_WE)
-  replicant_add_test_program(${name} ${source} ${ARG_DEPS})
+  replicant_add_test_program(${name} SOURCES ${source} DEPS ${ARG_DEPS})
   foreach(ranks ${ARG_RANKS})
     add_test(NAME ${name}.ranks-${ranks}
       COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} --oversubscribe --allow-run-as-root

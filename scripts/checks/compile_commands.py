@@ -3,7 +3,8 @@
 
     scripts/checks/compile_commands.py BUILD_FOLDER OUTPUT_FOLDER
 
-With REPLICANT_UNITY a build compiles files that include several sources each.
+With REPLICANT_UNITY a build compiles files that include several sources each, and files
+that are the text of several tests (cmake/JoinTests.cmake).
 OUTPUT_FOLDER/compile_commands.json has every source with the command of the file
 that includes it, without g++'s precompiled headers, which clang cannot read and in
 which a file finds what it does not include, and without g++'s parameters.
@@ -20,9 +21,13 @@ def entries_of(entry):
     command = re.sub(r" (-Winvalid-pch )?-include \S+/cmake_pch\.hxx| --param=\S+", "",
                      entry["command"])
     entry = {**entry, "command": command}
-    if "/Unity/unity_" not in file:
+    if "/Unity/unity_" in file:
+        line = "#include"
+    elif "/joined/" in file:
+        line = "#line 1"
+    else:
         return [entry]
-    sources = re.findall(r'^#include "(.*)"$', pathlib.Path(file).read_text(), re.MULTILINE)
+    sources = re.findall(rf'^{line} "(.*)"$', pathlib.Path(file).read_text(), re.MULTILINE)
     return [
         {**entry, "file": source, "command": command.replace(file, source)}
         for source in sources

@@ -10,7 +10,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 class CameraTest : public ::testing::Test {
  protected:

@@ -15,9 +15,9 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using testing::DefineSmallTask;
 using ::testing::ElementsAre;
-using testing::MessageOf;
 
 constexpr std::array kNoAction = {0.0, 0.0};
 

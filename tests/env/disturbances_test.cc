@@ -16,10 +16,10 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using testing::DefineSmallTask;
 using ::testing::Each;
 using ::testing::ElementsAre;
-using testing::MessageOf;
 
 // Observes the number of its steps twice, plus one; its reward is the action.
 class Counter : public Environment {

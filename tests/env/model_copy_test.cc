@@ -347,14 +347,17 @@ TEST_F(ModelCopyTest, AUrdfIsCopiedWithItsMeshes) {
 
 TEST_F(ModelCopyTest, NamesTheIncludeThatIsMissingOrBroken) {
   const auto main = Write("a.xml", "<mujoco><include file='i.xml'/></mujoco>");
-  EXPECT_EQ(testing::MessageOf<IoError>([&] { CopyMjcf(main, to_); }),
-            "MJCF: " + (from_ / "i.xml").string() + ": no such file");
+  EXPECT_EQ(
+      replicant::testing::MessageOf<IoError>([&] { CopyMjcf(main, to_); }),
+      "MJCF: " + (from_ / "i.xml").string() + ": no such file");
   const auto loop = Write("b.xml", "<mujoco><include file='b.xml'/></mujoco>");
-  EXPECT_THAT(testing::MessageOf<IoError>([&] { CopyMjcf(loop, to_); }),
-              HasSubstr("includes more than 32 levels deep"));
+  EXPECT_THAT(
+      replicant::testing::MessageOf<IoError>([&] { CopyMjcf(loop, to_); }),
+      HasSubstr("includes more than 32 levels deep"));
   const auto broken = Write("c.xml", "<mujoco>");
-  EXPECT_THAT(testing::MessageOf<IoError>([&] { CopyMjcf(broken, to_); }),
-              HasSubstr((from_ / "c.xml").string()));
+  EXPECT_THAT(
+      replicant::testing::MessageOf<IoError>([&] { CopyMjcf(broken, to_); }),
+      HasSubstr((from_ / "c.xml").string()));
 }
 
 }  // namespace

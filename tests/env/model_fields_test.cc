@@ -12,8 +12,8 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using ::testing::Contains;
-using testing::MessageOf;
 using ::testing::Not;
 
 class ModelFieldsTest : public ::testing::Test {

@@ -19,8 +19,8 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using testing::DefineSmallTask;
-using testing::MessageOf;
 
 // Two legs, so that patterns and rows can be told apart.
 constexpr const char* kModel = R"(<mujoco>

@@ -11,8 +11,8 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using ::testing::HasSubstr;
-using testing::MessageOf;
 
 MjModelPtr ModelOf(const std::string& mjcf) {
   const TemporaryFolder folder;

@@ -20,7 +20,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 using Bytes = std::vector<uint8_t>;
 
 constexpr int kHeight = 12;

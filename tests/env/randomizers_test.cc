@@ -122,7 +122,7 @@ TEST(RandomizersTest, DrawsUntilThereIsNoContact) {
   EXPECT_EQ(draws, 4);
   EXPECT_EQ(physics->data().ncon, 0);
 
-  EXPECT_EQ(testing::MessageOf<Error>([&] {
+  EXPECT_EQ(replicant::testing::MessageOf<Error>([&] {
               DrawUntilNoContact(*physics, /*max_attempts=*/3,
                                  [&] { physics->mutable_qpos()[0] = 0.0; });
             }),

@@ -16,7 +16,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 constexpr int kHeight = 48;
 

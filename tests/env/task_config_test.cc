@@ -13,7 +13,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 // No simulation: observes the number of its steps, with a reward of its index.
 // With images all bytes of "grey" are that number, and of "rgba" 100 more.

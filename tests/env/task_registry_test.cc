@@ -12,7 +12,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 TEST(TaskRegistryTest, AnUnknownTaskIsAnErrorWithTheNearestName) {
   const TaskRegistry registry(SuiteTasks());

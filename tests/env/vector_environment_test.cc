@@ -14,7 +14,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 constexpr int kBatch = 5;
 constexpr int kStateSize = 4;

@@ -13,7 +13,7 @@
 namespace replicant::env {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 bool HasFfmpeg() {
   return std::system("command -v ffmpeg > /dev/null") == 0;  // NOLINT

@@ -19,8 +19,8 @@
 namespace replicant::env {
 namespace {
 
+using replicant::testing::MessageOf;
 using ::testing::ElementsAre;
-using testing::MessageOf;
 
 constexpr std::array kPush = {1.0, 0.5};
 

@@ -220,7 +220,7 @@ TEST_F(TrainingRecoveryTest, AKilledInferenceServerComesBack) {
   EXPECT_THAT(text, HasSubstr("inference-0: signal 9 (Killed); restart in"));
   EXPECT_THAT(text, Not(HasSubstr("actor-0 starts (incarnation 2)")));
   EXPECT_THAT(ReadFile(run_ / "logs" / "inference-0.2.log"),
-              testing::ContainsRegex("ends after [1-9][0-9]* batches"));
+              ::testing::ContainsRegex("ends after [1-9][0-9]* batches"));
 }
 
 // A run that has ended continues from its last checkpoint with all its parts,

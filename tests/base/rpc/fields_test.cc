@@ -11,8 +11,8 @@
 namespace replicant::rpc {
 namespace {
 
-using testing::ListFields;
-using testing::MessageOf;
+using replicant::testing::ListFields;
+using replicant::testing::MessageOf;
 
 enum class Color : uint8_t { kRed = 0, kBlue = 1 };
 

@@ -9,7 +9,7 @@
 namespace replicant::rpc {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 TEST(WireTest, EveryFieldComesBackAsItWasWritten) {
   WireWriter writer;

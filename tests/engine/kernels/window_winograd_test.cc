@@ -84,7 +84,7 @@ std::vector<float> NoCells(const WindowTiles& tiles) {
       static_cast<size_t>(WindowTiles::kCells * tiles.cells_size()));
 }
 
-class WindowWinogradTest : public testing::TestWithParam<Windows> {};
+class WindowWinogradTest : public ::testing::TestWithParam<Windows> {};
 
 TEST_P(WindowWinogradTest, ProductsOfTilesAreTheConvolution) {
   const Case c(GetParam());
@@ -161,8 +161,8 @@ TEST_P(WindowWinogradTest, GradientsOfTilesAreThatOfTheWeights) {
 
 // whole tiles; tiles that reach beyond the results; several blocks of tiles
 INSTANTIATE_TEST_SUITE_P(Sizes, WindowWinogradTest,
-                         testing::Values(TwoSteps(6, 3), TwoSteps(5, 11),
-                                         TwoSteps(33, 30)));
+                         ::testing::Values(TwoSteps(6, 3), TwoSteps(5, 11),
+                                           TwoSteps(33, 30)));
 
 TEST(WindowTilesTest, AreForWindowsOfTwoStepsAndWholeVectors) {
   EXPECT_TRUE(WindowTiles::Prefer(TwoSteps(6, 6)));

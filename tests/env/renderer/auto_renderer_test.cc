@@ -46,7 +46,8 @@ TEST(AutoRendererTest, NamesTheReasonsOfBoth) {
   const auto renderer = MakeRenderer(
       *model.model, {.gl_platform = GlPlatform::kEglDevice, .egl_device = 63});
   EXPECT_THAT(
-      testing::MessageOf<DeviceError>([&] { Draw(*renderer, model, 0); }),
+      replicant::testing::MessageOf<DeviceError>(
+          [&] { Draw(*renderer, model, 0); }),
       AllOf(HasSubstr("raycast: an orthographic camera cannot be drawn"),
             HasSubstr("; gl: ")));
 }

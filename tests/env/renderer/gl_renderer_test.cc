@@ -180,7 +180,7 @@ TEST_F(EglDeviceTest, TheFirstDeviceDraws) {
 
 TEST_F(EglDeviceTest, ADeviceThatIsNotThereNamesThoseThatAre) {
   EXPECT_THAT(
-      testing::MessageOf<DeviceError>(
+      replicant::testing::MessageOf<DeviceError>(
           [] { GlContext::Make(GlPlatform::kEglDevice, 63); }),
       ::testing::MatchesRegex("OpenGL: egl_device 63 given; allowed: 0 to "
                               "[0-9]+, the devices that EGL lists"));

@@ -14,9 +14,9 @@
 namespace replicant::replay {
 namespace {
 
+using replicant::testing::MessageOf;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
-using testing::MessageOf;
 
 TEST(ImportanceWeightsTest, AreThePowerOfTheProbabilityScaledToOne) {
   std::vector<float> weights(3);

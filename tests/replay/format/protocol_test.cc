@@ -122,7 +122,7 @@ TEST(ReplayProtocolTest, EveryMessageComesBackAsItWent) {
 
 TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
   const auto message = [](auto&& decode) {
-    return testing::MessageOf<MalformedMessage>(decode);
+    return replicant::testing::MessageOf<MalformedMessage>(decode);
   };
   EXPECT_EQ(message([] { rpc::DecodeMessage<SampleRequest>({}); }),
             "replay.sample: 0 parts, expected 1");
@@ -167,7 +167,7 @@ TEST(ReplayProtocolTest, SaysWhatIsWrongWithAMessage) {
 
 TEST(ReplayProtocolTest, SerialsOfFramesAscendWithinTheirRange) {
   const auto message = [](const FramesReply& reply) {
-    return testing::MessageOf<MalformedMessage>(
+    return replicant::testing::MessageOf<MalformedMessage>(
         [&] { FramesReply::Decode(reply.Encode()); });
   };
   const auto block = Bytes("abc");
@@ -191,22 +191,23 @@ TEST(ReplayProtocolTest, BlocksMustFillTheirPartExactly) {
   Message insert =
       InsertRequest{.writer = 1, .blocks = {Bytes("abc")}}.Encode();
   insert[1] = rpc::Frame::Copy("ab");
-  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
+  EXPECT_EQ(replicant::testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
             "replay.insert blocks: field 'block' at offset 0: expected 3 "
             "bytes, 2 are left");
   insert[1] = rpc::Frame::Copy("abcd");
-  EXPECT_EQ(testing::MessageOf<MalformedMessage>(
+  EXPECT_EQ(replicant::testing::MessageOf<MalformedMessage>(
                 [&] { InsertRequest::Decode(insert); }),
             "replay.insert blocks: 1 bytes after the last field, at offset 3");
 }
 
 // The answer to a sample is of replay/format/batch_message.h.
 TEST(ReplayProtocolTest, TheTableListsTheFieldsOfTheMessages) {
-  using testing::ListFields;
+  using replicant::testing::ListFields;
   std::vector<uint32_t> sizes;
   UpdateRequest::Columns columns;
-  const std::string table = testing::Unwrapped(ReplayProtocol().table);
+  const std::string table =
+      replicant::testing::Unwrapped(ReplayProtocol().table);
   for (const std::string& lines :
        {"1 describe request: no part reply: " + ListFields<ServiceInfo>() +
             " 2 insert request part 0: " + ListFields<InsertRequest>(&sizes) +

@@ -15,7 +15,7 @@
 namespace replicant::replay {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 constexpr SelectorKind kAllKinds[] = {
     SelectorKind::kPrioritized, SelectorKind::kUniform, SelectorKind::kFifo,

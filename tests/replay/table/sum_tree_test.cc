@@ -15,7 +15,7 @@
 namespace replicant::replay {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 using Weight = SumTree::Weight;
 

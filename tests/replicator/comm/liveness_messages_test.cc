@@ -13,8 +13,8 @@
 namespace replicant::comm {
 namespace {
 
+using replicant::testing::MessageOf;
 using rpc::MalformedMessage;
-using testing::MessageOf;
 
 TEST(LivenessMessagesTest, ABeatIsReadAsItWasWritten) {
   const LivenessBeat beat{.rank = 3,
@@ -86,15 +86,16 @@ struct State {
 };
 
 TEST(LivenessMessagesTest, TheTableListsTheFieldsOfTheMessages) {
-  const std::string state = testing::ListFields<State>();
+  const std::string state = replicant::testing::ListFields<State>();
   // the table names the state
   const auto fields = [&](std::string text) {
     return text.replace(text.find(state), state.size(), "state");
   };
-  EXPECT_EQ(testing::Unwrapped(LivenessProtocol().table),
+  EXPECT_EQ(replicant::testing::Unwrapped(LivenessProtocol().table),
             "liveness 1 1 beat request: " +
-                fields(testing::ListFields<LivenessBeat>()) +
-                " reply: " + fields(testing::ListFields<LivenessAnswer>()) +
+                fields(replicant::testing::ListFields<LivenessBeat>()) +
+                " reply: " +
+                fields(replicant::testing::ListFields<LivenessAnswer>()) +
                 " state: " + state + " ");
 }
 

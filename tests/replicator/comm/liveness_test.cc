@@ -20,7 +20,7 @@ namespace replicant::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 
 constexpr auto kInterval = 20ms;
 // Nobody is silent for too long, however slow this machine is.

@@ -23,10 +23,10 @@ namespace replicant::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using replicant::testing::MessageOf;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using testing::MessageOf;
 
 // A file where processes meet, in a separate folder.
 class Rendezvous {

@@ -12,7 +12,7 @@
 namespace replicant::comm {
 namespace {
 
-using testing::MessageOf;
+using replicant::testing::MessageOf;
 using ::testing::Test;
 
 void RunThreads(int size, const CommunicatorOptions& options,
