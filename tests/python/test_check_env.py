@@ -51,7 +51,7 @@ class GoodDm(dm_env.Environment):
 
 def found(make, kind):
     """The topics and texts of one kind."""
-    report = check_env(make, steps=200, seconds=20)
+    report = check_env(make, steps=200, seconds=600)
     return {topic: text for k, topic, text in report.lines if k == kind}
 
 
