@@ -19,6 +19,7 @@ FILES = {
     "replay/parts.cc": '#include "replay/table.h"\n',
     "tests/base/fs_test.cc": '#include "base/fs.h"\nTEST(FsTest, A) {}\nTEST_P(ReadTest, B) {}\n',
     "tests/replay/table_test.cc": '#include "replay/table.h"\n',
+    "tests/scripts/setup_test.sh": "",
     "tests/replay/writer_test.cc": '#include "base/fs.h"\n',
 }
 
@@ -62,12 +63,21 @@ class ChangedTests(unittest.TestCase):
         self.assertEqual(self.found("configs/a.yaml"),
                          ["tests/docs/docs_test.cc", "tests/programs/configs_test.cc"])
         self.assertEqual(self.found("scripts/setup"), ["ScriptsTest.setup"])
+        self.assertEqual(self.found("scripts/wheel"), [])
         self.assertEqual(self.found("python/replicant/_train.py"), ["tests/python"])
         self.assertEqual(self.found("LICENSE"), [])
 
-    def test_ctest_runs_the_suites_of_a_file(self):
-        self.assertEqual(changed_tests.pattern_of("tests/base/fs_test.cc"),
-                         r"^(.*/)?FsTest[./]|^(.*/)?ReadTest[./]|^fs_test\.(ranks|shard)")
+    def test_ctest_runs_the_suites_of_the_files(self):
+        self.assertEqual(changed_tests.pattern_of(["tests/base/fs_test.cc", "ScriptsTest.setup"]),
+                         r"^ScriptsTest\.setup$|^(.*/)?(FsTest|ReadTest)[./]"
+                         r"|^(fs_test)\.(ranks|shard)")
+
+    def test_many_suites_need_no_more_parentheses(self):
+        tests = []
+        for i in range(40):
+            tests.append(f"tests/base/many{i}_test.cc")
+            pathlib.Path(tests[-1]).write_text(f"TEST(Many{i}Test, A) {{}}\n")
+        self.assertEqual(changed_tests.pattern_of(tests).count("("), 4)
 
 
 if __name__ == "__main__":
