@@ -4,10 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <sstream>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -39,9 +39,9 @@ std::vector<std::string> CopyWords(const std::string& command,
 }  // namespace
 
 RunCopy::RunCopy(const std::string& command, const std::filesystem::path& run,
-                 DiskQueue* disk)
+                 std::function<std::string()> find_newest, DiskQueue* disk)
     : words_(CopyWords(command, run)),
-      checkpoints_(run / "checkpoints"),
+      find_newest_(std::move(find_newest)),
       log_(run / "logs" / "copy.log"),
       disk_(*disk) {}
 
@@ -50,18 +50,15 @@ std::string RunCopy::Look(Clock::TimePoint now) {
   if (now >= next_look_ && !found_->is_looking) {
     next_look_ = now + kLookInterval;
     found_->is_looking = true;
-    disk_.Post([found = found_, folder = checkpoints_] {
-      std::string newest;
-      std::error_code error;
-      for (const auto& entry :
-           std::filesystem::directory_iterator(folder, error)) {
-        // names have one length, and the manifest comes last
-        if (std::filesystem::exists(entry.path() / "manifest.yaml", error)) {
-          newest = std::max(newest, entry.path().filename().string());
-        }
+    disk_.Post([found = found_, find_newest = find_newest_] {
+      std::optional<std::string> newest;
+      try {
+        newest = find_newest();
+      } catch (const std::exception&) {
+        // a folder that cannot be read now: the next look tries again
       }
       MutexLock found_lock(found->mutex);
-      found->newest = std::move(newest);
+      if (newest) found->newest = std::move(*newest);
       found->is_looking = false;
     });
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,10 +21,11 @@ namespace replicant::fleet {
 // Thread-safety: one thread at a time.
 class RunCopy {
  public:
-  // No command: nothing is copied. `disk` reads the folder, and outlives this
-  // object.
+  // No command: nothing is copied. `find_newest` returns the name of the newest
+  // complete checkpoint, empty if there is none, or throws IoError; it is
+  // called on the thread of `disk`, which outlives this object.
   RunCopy(const std::string& command, const std::filesystem::path& run,
-          DiskQueue* disk);
+          std::function<std::string()> find_newest, DiskQueue* disk);
 
   // Starts the command if there is a checkpoint that the last copy did not
   // find, and notes the command's end. Looks once a second; does not wait.
@@ -49,7 +51,7 @@ class RunCopy {
   bool HasEnded(std::chrono::milliseconds timeout);
 
   const std::vector<std::string> words_;  // empty: no command
-  const std::filesystem::path checkpoints_;
+  const std::function<std::string()> find_newest_;
   const std::filesystem::path log_;
   DiskQueue& disk_;
   const std::shared_ptr<Found> found_ = std::make_shared<Found>();

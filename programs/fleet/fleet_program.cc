@@ -277,7 +277,13 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
     std::printf("hosts join at %s\n", announced.join_endpoint.c_str());
     std::fflush(stdout);
   }
-  fleet::RunCopy copy(config.fleet.copy_command, path, folder.disk());
+  fleet::RunCopy copy(
+      config.fleet.copy_command, path,
+      [path] {
+        const auto newest = NewestCheckpoint(path);
+        return newest ? newest->filename().string() : std::string();
+      },
+      folder.disk());
   run.copy = &copy;
   const Clock::TimePoint start = Clock::Real().Now();
   fleet::FleetStatus status;
