@@ -175,7 +175,7 @@ struct {
   int num_elsewhere;
 } stack_of_test;
 
-// On a stack of its own, so that a failing test overwrites nothing.
+// On a separate stack, so that a failing test overwrites nothing.
 void FindStackPointer(int /*signal*/, siginfo_t* /*info*/, void* context) {
   const char* const pointer = reinterpret_cast<const char*>(
       static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
