@@ -169,15 +169,15 @@ TEST_P(CpuPlanTest, ResidentMemoryIsFlat) {
 
 // Where an alarm found the stack pointer of the test's thread.
 struct {
-  const char* begin;
-  const char* end;
+  uintptr_t begin;
+  uintptr_t end;
   int num_inside;
   int num_elsewhere;
 } stack_of_test;
 
 // On a separate stack, so that a failing test overwrites nothing.
 void FindStackPointer(int /*signal*/, siginfo_t* /*info*/, void* context) {
-  const char* const pointer = reinterpret_cast<const char*>(
+  const auto pointer = static_cast<uintptr_t>(
       static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
   if (pointer >= stack_of_test.begin && pointer < stack_of_test.end) {
     ++stack_of_test.num_inside;
@@ -211,8 +211,8 @@ TEST_P(CpuPlanTest, SignalsWaitForTheEndOfARun) {
   ASSERT_EQ(::pthread_getattr_np(::pthread_self(), &attributes), 0);
   ASSERT_EQ(::pthread_attr_getstack(&attributes, &base, &size), 0);
   ::pthread_attr_destroy(&attributes);
-  stack_of_test = {static_cast<char*>(base), static_cast<char*>(base) + size, 0,
-                   0};
+  const auto begin = reinterpret_cast<uintptr_t>(base);
+  stack_of_test = {begin, begin + size, 0, 0};
   std::vector<char> handler_stack(1 << 16);
   const stack_t stack{.ss_sp = handler_stack.data(),
                       .ss_flags = 0,
