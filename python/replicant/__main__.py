@@ -1,4 +1,5 @@
 """replicant train NAME              a training by a recipe, from start to film: --list has the names
+replicant benchmark [NAME]        how fast this machine trains a recipe, and the keys to set for it
 replicant check-env MODULE:NAME   tries your environment
 replicant data import|export      reads and writes data sets
 replicant fleet --resume RUN      goes on with a run; fleet --config FILE starts one
@@ -32,6 +33,10 @@ def _main() -> int:
     if command in ("--help", "-h"):
         print(__doc__.strip())
         return 0 if len(sys.argv) > 1 else 1
+    if command == "benchmark":
+        from replicant import _benchmark
+
+        return _benchmark.main(arguments)
     if command == "check-env":
         from replicant import _check_env
 

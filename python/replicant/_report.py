@@ -64,7 +64,7 @@ def _records(file):
     return records
 
 
-def _flat(file):
+def flat_yaml(file):
     """The values of a YAML file that a fleet has written, {"a.b": "text"}: mappings in blocks,
     everything else on one line."""
     values, path = {}, []
@@ -111,9 +111,9 @@ class RunFiles:
 
     def __init__(self, folder, name):
         self.folder, self.name = folder, name
-        self.config = _flat(folder / "config.yaml")
-        self.recipe = _flat(folder / "recipe.yaml")
-        self.state = _flat(folder / "state.yaml")
+        self.config = flat_yaml(folder / "config.yaml")
+        self.recipe = flat_yaml(folder / "recipe.yaml")
+        self.state = flat_yaml(folder / "state.yaml")
         self.files = {kind: _records(folder / f"{kind}.jsonl")
                       for kind in ("learner", "fleet", "evaluations")}
         try:

@@ -80,7 +80,7 @@ class Run:
         """Goes on from the last checkpoint."""
         if self.is_running():
             raise Error(f"{self.folder}: it runs already")
-        return _start(["--resume", str(self.folder)], self.folder, overrides, self._make_env)
+        return start_fleet(["--resume", str(self.folder)], self.folder, overrides, self._make_env)
 
     def progress(self) -> dict[str, Any]:
         """The newest line of fleet.jsonl; empty before the first."""
@@ -132,38 +132,38 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:
             for name in sorted(names)}
 
 
-def _yaml(value, key: str) -> str:
+def yaml_of(value, key: str) -> str:
     """The value as YAML of one line: text always in quotes, so that no rule of YAML or of --set
     reads it as something else; NumPy's and other libraries' numbers and arrays, paths and enums
     as their plain values."""
     if isinstance(value, enum.Enum):
-        return _yaml(value.value, key)
+        return yaml_of(value.value, key)
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, (str, bytes, os.PathLike)):
         # text of JSON is text of YAML, but for this control character
         return json.dumps(os.fsdecode(value), ensure_ascii=False).replace("\x7f", "\\x7f")
     if isinstance(value, Mapping):
-        parts = (f"{_yaml(name, key)}: {_yaml(part, key)}" for name, part in value.items())
+        parts = (f"{yaml_of(name, key)}: {yaml_of(part, key)}" for name, part in value.items())
         return "{" + ", ".join(parts) + "}"
     if isinstance(value, Sequence):
-        return "[" + ", ".join(_yaml(part, key) for part in value) + "]"
+        return "[" + ", ".join(yaml_of(part, key) for part in value) + "]"
     if isinstance(value, numbers.Integral):
         return str(int(value))
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return repr(float(value)).replace("inf", ".inf").replace("nan", ".nan")
     if hasattr(value, "tolist"):  # an array, a tensor or one of their numbers
-        return _yaml(value.tolist(), key)
+        return yaml_of(value.tolist(), key)
     raise ConfigError(f"{key}: got {type(value).__name__} {value!r:.100}; want text, a path, a "
                       "number, a bool, None, a list or a dictionary of these")
 
 
-def _start(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
+def start_fleet(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
     _make_env.check_not_importing()
     command, environment = _fleet(make_env)
     command += arguments
     for key, value in overrides.items():
-        command += ["--set", f"{key}={_yaml(value, key)}"]
+        command += ["--set", f"{key}={yaml_of(value, key)}"]
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
@@ -203,4 +203,4 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
                           f"{argument} says it")
     settings = {key: value for key, value in settings.items() if key not in fixed}
     settings |= {**(overrides or {}), **fixed}
-    return _start(["--config", str(file)], path, settings, name)
+    return start_fleet(["--config", str(file)], path, settings, name)

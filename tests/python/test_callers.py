@@ -46,7 +46,7 @@ def render(folder, config, settings):
 def resolved(tmp_path, settings):
     """The configuration that the fleet makes of Python's settings."""
     return render(tmp_path / "rendered", CONFIG,
-                  [f"{key}={_train._yaml(value, key)}" for key, value in settings.items()])
+                  [f"{key}={_train.yaml_of(value, key)}" for key, value in settings.items()])
 
 
 def line_of(text, key):
@@ -131,7 +131,7 @@ def test_the_manuals_values_are_the_same_by_every_door(tmp_path):
 
 def test_what_is_no_value_is_an_error_with_its_key(tmp_path):
     with pytest.raises(errors.ConfigError, match="run.name: got object <object"):
-        _train._yaml(object(), "run.name")
+        _train.yaml_of(object(), "run.name")
     for value in (float("inf"), np.array([1, np.nan]), None):
         run = replicant.train(CONFIG, {"agent.policy_optimizer.learning_rate": value},
                               folder=tmp_path / "run")
@@ -140,7 +140,7 @@ def test_what_is_no_value_is_an_error_with_its_key(tmp_path):
 
 
 def test_an_argument_is_not_overridden(tmp_path, monkeypatch):
-    monkeypatch.setattr(_train, "_start", lambda command, folder, settings, name: settings)
+    monkeypatch.setattr(_train, "start_fleet", lambda command, folder, settings, name: settings)
     make = f"{ROOT}/examples/python/own_environment.py:Pole"
     # neither by the task that names the recipe nor by a section
     for config in (CONFIG, "finger-spin"):
