@@ -131,17 +131,18 @@ class _Part:
 class ObservationForm:
     """How the observations of an environment become one array of numbers, and images.
 
-    parts   the arrays of numbers, in their order
-    images  the images, in their order
+    parts    the arrays of numbers, in their order
+    images   the images, in their order
+    is_dict  whether an observation is a dictionary, not one array
     """
 
     def __init__(self, spec):
         # a space or specification of one array, or a dictionary of them
         named = getattr(spec, "spaces", spec)
-        self._is_dict = isinstance(named, Mapping)
+        self.is_dict = isinstance(named, Mapping)
         if isinstance(named, (tuple, list)):
             raise ConfigError(f"make_env: the observation is {spec}; {_ALLOWED}")
-        leaves = _leaves(named) if self._is_dict else [("observation", spec)]
+        leaves = _leaves(named) if self.is_dict else [("observation", spec)]
         self.images = [_Image(name, leaf) for name, leaf in leaves if _Image.is_one(leaf)]
         self.parts = [_Part(name, leaf) for name, leaf in leaves if not _Image.is_one(leaf)]
         self.size = sum(part.size for part in self.parts)
@@ -159,7 +160,7 @@ class ObservationForm:
         self.size = sum(part.size for part in self.parts)
 
     def _values(self, observation, leaves) -> list:
-        if not self._is_dict:
+        if not self.is_dict:
             return [observation for _ in leaves]
         names = [leaf.name for leaf in leaves]
         try:
@@ -195,7 +196,7 @@ class ObservationForm:
 
     def is_own(self, observation) -> bool:
         """Whether this is an observation of the environment, or a batch, and not yet numbers."""
-        if self._is_dict:
+        if self.is_dict:
             return isinstance(observation, Mapping)
         if self.images:
             return True

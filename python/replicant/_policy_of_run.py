@@ -263,22 +263,33 @@ class Policy:
         finally:
             env.close()
 
+    def _play_steps(self, adapter):
+        """Plays an episode of the run's own environment, which has been reset: yields, after each
+        step of the agent, its action, the rewards of its control steps, the last one's discount, and
+        whether the episode is over."""
+        stacks, is_over = _Stacks(self._core.frame_stack), False
+        while not is_over:
+            action = self._act(self._of_environment(adapter.newest, stacks), explore=0.0)
+            rewards = []
+            for _ in range(self._core.environment["action_repeat"]):
+                _, reward, discount, is_over = adapter.step(action)
+                rewards.append(reward)
+                if is_over:
+                    break
+            yield action, rewards, discount, is_over
+
     def _play_own(self, num_episodes: int, seed: int, max_steps: int):
         adapter = self._make_adapter()
         try:
             returns, is_cut = np.zeros(num_episodes), False
             for episode in range(num_episodes):
                 adapter.reset(seed + episode)
-                stacks, is_over, num_steps = _Stacks(self._core.frame_stack), False, 0
-                while not is_over and num_steps < max_steps:
-                    observation = self._of_environment(adapter.newest, stacks)
-                    action = self._act(observation, explore=0.0)
-                    for _ in range(self._core.environment["action_repeat"]):
-                        _, reward, _, is_over = adapter.step(action)
-                        returns[episode] += reward
-                        num_steps += 1
-                        if is_over:
-                            break
+                num_steps, is_over = 0, False
+                for _, rewards, _, is_over in self._play_steps(adapter):
+                    returns[episode] += sum(rewards)
+                    num_steps += len(rewards)
+                    if num_steps >= max_steps:
+                        break
                 is_cut |= not is_over
             return returns, is_cut
         finally:

@@ -2,14 +2,16 @@
 
 import json
 import pathlib
+import subprocess
 
+import gymnasium
 import numpy as np
 import pytest
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("yaml")
 
-from replicant import data, replay  # noqa: E402
+from replicant import _process, data, replay  # noqa: E402
 from replicant.data._command import main  # noqa: E402
 from replicant.data._episode import Recorded  # noqa: E402
 from replicant.data._import import open_source  # noqa: E402
@@ -175,6 +177,116 @@ def test_pictures_alone_are_imported_without_numbers(tmp_path):
             batch = reader.sample(60)
     assert batch.observation is None and (batch.frames == 7).all()
     assert (batch.action == -0.5).all()
+
+
+class TwoCameras(gymnasium.Env):
+    """Two pictures of other sizes, one of them grey, and nested arrays, all of them noise."""
+
+    dt = 0.1
+    observation_space = gymnasium.spaces.Dict({
+        "arm": gymnasium.spaces.Dict({
+            "grip": gymnasium.spaces.Discrete(3),
+            "joint": gymnasium.spaces.Box(-1, 1, (2,), np.float32)}),
+        "front": gymnasium.spaces.Box(0, 255, (16, 20, 3), np.uint8),
+        "wrist": gymnasium.spaces.Box(0, 255, (16, 12), np.uint8)})
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+    def _see(self):
+        self.count += 1
+        rng = self.np_random
+        return {"arm": {"grip": int(rng.integers(3)),
+                        "joint": rng.uniform(-1, 1, 2).astype(np.float32)},
+                "front": rng.integers(0, 256, (16, 20, 3), np.uint8),
+                "wrist": rng.integers(0, 256, (16, 12), np.uint8)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self._see(), {}
+
+    def step(self, action):
+        return self._see(), float(action[0]), self.count == 12, False, {}
+
+
+def train(folder, task, **environment):
+    """A short run in one process."""
+    (folder / "run.yaml").write_text(
+        f"run: {{name: run, dir: {folder / 'run'}}}\ntask: {task}\n"
+        "agent: {networks: {encoder: {kind: custom, channels: [2], kernels: [6], strides: [6]}, "
+        "embedding_size: 4, policy_hidden_sizes: [8], critic_hidden_sizes: [8]}, "
+        "distribution: {range: running}}\n"
+        "replay: {tables: {default: {rate_limiter: {samples_per_insert: 2, min_size_to_sample: 30, "
+        "error_buffer: 32}}}}\n"
+        "learner: {batch_size: 4, limits: {max_steps: 20}}\nevaluation: {enabled: false}\n")
+    done = subprocess.run(
+        [*_process.python("replicant"), "lockstep", "--config", str(folder / "run.yaml")],
+        env={**_process.environment(), **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.mark.parametrize("kind", ["own", "suite"])
+def test_the_steps_of_a_run_with_two_cameras_come_back_from_its_export(tmp_path, kind):
+    from replicant.data._replay_folder import ReplayFolder
+
+    pytest.importorskip("lz4")
+    if kind == "own":
+        make_env = f"{__file__}:TwoCameras"
+        run = train(tmp_path, "{name: python-environment, pixels: {enabled: true, state: true}}",
+                    REPLICANT_MAKE_ENV=make_env)
+        numbers, frames, size = ["arm/grip", "arm/joint"], ["front", "wrist"], 5
+    else:
+        pytest.importorskip("replicant.envs")
+        make_env = None
+        run = train(tmp_path, "{name: cartpole-swingup, action_repeat: 100, pixels: {enabled: true, "
+                    "cameras: [fixed, lookatcart], heights: [16, 16], widths: [20, 12], state: true}}")
+        numbers, frames, size = ["state"], ["pixels/fixed", "pixels/lookatcart"], 5
+    count = data.export(run, tmp_path / "m", "minari", make_env=make_env)
+    mapping = data.Mapping.of({
+        "format": "minari", "path": str(tmp_path / "m"),
+        "observation": [f"observations/{name}" for name in numbers],
+        "frame": [f"observations/{name}" for name in frames]})
+    data.import_data(mapping, tmp_path / "prior")
+    wanted, got = ReplayFolder(run / "replay"), ReplayFolder(tmp_path / "prior")
+    assert len(wanted) == len(got) == count > 0 and wanted.shape == got.shape
+    assert got.shape["observation_bytes"] == 4 * size
+    for one, other in zip(wanted, got, strict=True):
+        np.testing.assert_array_equal(one["observation"], other["observation"])
+        np.testing.assert_array_equal(one["frame"], other["frame"])
+        np.testing.assert_array_equal(one["reward"], other["reward"])
+        np.testing.assert_array_equal(one["discount"] == 0, other["discount"] == 0)
+        # to the bounds and back
+        np.testing.assert_allclose(one["action"], other["action"], atol=1e-6)
+
+
+def test_the_policy_of_a_run_with_make_env_plays_its_export(tmp_path):
+    make_env = f"{__file__}:TwoCameras"
+    run = train(tmp_path, "{name: python-environment, action_repeat: 2, pixels: {enabled: true, "
+                "state: true, frame_stack: 2}}", REPLICANT_MAKE_ENV=make_env)
+    assert data.export(run, tmp_path / "m", "minari", episodes=2, make_env=make_env) == 2
+    source = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / "m")}))
+    for seed in range(2):
+        played = source.episode(seed, None).columns
+        env, newest = TwoCameras(), []
+        newest.append(env.reset(seed=seed)[0])
+        for action, reward, terminated in zip(played["actions"], played["rewards"],
+                                              played["terminations"], strict=True):
+            rewards = []
+            for _ in range(2):
+                observation, one, is_over, _, _ = env.step(action)
+                rewards.append(one)
+                if is_over:
+                    break
+            newest.append(observation)
+            assert (reward, terminated) == (np.mean(rewards), is_over)
+        np.testing.assert_array_equal(played["observations/front"], [o["front"] for o in newest])
+        np.testing.assert_array_equal(played["observations/wrist"][..., 0],
+                                      [o["wrist"] for o in newest])
+        np.testing.assert_array_equal(played["observations/arm/joint"],
+                                      [o["arm"]["joint"] for o in newest])
+        np.testing.assert_array_equal(played["observations/arm/grip"],
+                                      np.eye(3)[[o["arm"]["grip"] for o in newest]])
+    source.close()
 
 
 def test_an_import_needs_less_memory_than_its_steps(tmp_path, monkeypatch):

@@ -42,7 +42,8 @@ def _export(arguments) -> None:
     from replicant.data import export
 
     count = export(arguments.source, arguments.to, arguments.format, episodes=arguments.episodes,
-                   which=arguments.which, pictures=arguments.pictures)
+                   which=arguments.which, pictures=arguments.pictures,
+                   make_env=arguments.make_env)
     print(f"{arguments.to}: {count} episodes")
 
 
@@ -62,6 +63,8 @@ def main(argv: list[str]) -> int:
     command.add_argument("--which", default="newest", help="policy of the run: newest or best")
     command.add_argument("--pictures", default="png",
                          help="of lerobot: png, without loss, or video, AV1; default png")
+    command.add_argument("--make-env",
+                         help="FILE.py:NAME or MODULE:NAME, of a run that was trained with make_env")
     command.set_defaults(run=_export)
     arguments = parser.parse_args(argv)
     try:

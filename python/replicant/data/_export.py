@@ -1,6 +1,8 @@
 """Data sets of what was recorded, or of what a run has collected, for others."""
 
+import dataclasses
 import importlib
+import math
 import os
 import pathlib
 import shutil
@@ -10,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from replicant.data import _recording
-from replicant.data._episode import Recorded
+from replicant.data._episode import Recorded, need
 from replicant.data._replay_folder import ReplayFolder
 from replicant.errors import ConfigError, IoError
 
@@ -40,17 +42,43 @@ class _Recording:
                 terminated=bool(episode.terminated))
 
 
+@dataclasses.dataclass
+class _Steps:
+    """What a run's environment tells of its steps.
+
+    numbers, images  (name, shape) of the arrays that an observation has, as a replay joins them
+    low, high        of the actions
+    frames_per_second  of the agent's steps; None: the environment does not say so
+    """
+
+    numbers: list[tuple[str, tuple[int, ...]]]
+    images: list[tuple[str, tuple[int, ...]]]
+    low: np.ndarray
+    high: np.ndarray
+    frames_per_second: float | None
+
+    def named(self, numbers: np.ndarray | None, pixels: np.ndarray | None) -> dict[str, np.ndarray]:
+        """The arrays of T observations, by name: from [T, N] numbers and [T, P] bytes."""
+        arrays = {}
+        for rows, parts in ((numbers, self.numbers), (pixels, self.images)):
+            begin = 0
+            for name, shape in parts:
+                end = begin + math.prod(shape)
+                arrays[name] = rows[:, begin:end].reshape(len(rows), *shape)
+                begin = end
+        return arrays
+
+
 class _RunReplay:
     """The whole episodes in the checkpoint of a run's replay."""
 
-    def __init__(self, run: pathlib.Path, env, pixels):
+    def __init__(self, run: pathlib.Path, steps: _Steps):
         self._folder = ReplayFolder(run / "replay")
         if len(self._folder) == 0:
             raise ConfigError(f"{run / 'replay'}: no whole episode; {self._folder.num_partial} "
                               "without their begin or end")
-        self._pixels = pixels
-        self.bounds = env.action_space.low, env.action_space.high
-        self.frames_per_second = 1.0 / env.dt
+        self._steps = steps
+        self.bounds, self.frames_per_second = (steps.low, steps.high), steps.frames_per_second
 
     def __len__(self):
         return len(self._folder)
@@ -58,32 +86,72 @@ class _RunReplay:
     def episodes(self) -> Iterator[Recorded]:
         low, high = self.bounds
         for episode in self._folder:
-            observations = {}
-            if episode["observation"] is not None:
-                observations["state" if self._pixels else ""] = episode["observation"]
-            if episode["frame"] is not None:
-                observations["pixels"] = episode["frame"].reshape(-1, *self._pixels, 3)
             yield Recorded(
-                observations=observations,
+                observations=self._steps.named(episode["observation"], episode["frame"]),
                 action=(low + (episode["action"] + 1.0) / 2.0 * (high - low)).astype(np.float32),
                 reward=episode["reward"].astype(np.float64),
                 terminated=bool(episode["discount"][-1] == 0))
 
 
-def _open_run(run: pathlib.Path, which: str):
-    """The policy of a run, and one environment as its actors have it."""
-    from replicant import Policy, envs
+def _steps_of_task(policy, env) -> _Steps:
+    core = policy._core
+    images = [(name, (*shape[:2], shape[2] // core.frame_stack))
+              for name, shape in core.images.items()]
+    size = core.state_size if images else math.prod(core.observation_shape)
+    return _Steps(numbers=[("state" if images else "", (size,))] if size else [], images=images,
+                  low=env.action_space.low, high=env.action_space.high,
+                  frames_per_second=1.0 / env.dt)
 
-    policy = Policy.load(run, which=which)
-    if policy._make_adapter is not None:
-        raise ConfigError(f"{run}: its environment is made by make_env; hint: record it by "
-                          "envs.record(env, policy.act, ...) and export the recording")
-    options = {**policy._core.environment, "action_repeat_reward": "mean"}
-    return policy, envs.make(**options), options.get("pixels")
+
+class _OwnEnvironment:
+    """Episodes that the policy of a run with make_env plays, one step for each of the agent's."""
+
+    def __init__(self, policy, reward_of_repeat: str, episodes: int):
+        self._policy, self._num_episodes = policy, episodes
+        self._reduce = {"mean": np.mean, "sum": np.sum}[reward_of_repeat]
+        self._adapter = policy._make_adapter()
+        form, repeat = policy._form, policy._core.environment["action_repeat"]
+        step_s = self._adapter.control_timestep_s * repeat
+        # an observation that is an array, not a dictionary, has no name
+        self.steps = _Steps(
+            *([(leaf.name if form.is_dict else "", tuple(leaf.dims)) for leaf in leaves]
+              for leaves in (form.parts, form.images)),
+            low=np.asarray(self._adapter.minimum), high=np.asarray(self._adapter.maximum),
+            frames_per_second=1.0 / step_s if step_s > 0 else None)
+        self.bounds = self.steps.low, self.steps.high
+        self.frames_per_second = self.steps.frames_per_second
+
+    def __len__(self):
+        return self._num_episodes
+
+    def episodes(self) -> Iterator[Recorded]:
+        form, adapter = self._policy._form, self._adapter
+        for seed in range(self._num_episodes):
+            numbers, pixels, actions, rewards = [], [], [], []
+
+            def see(numbers=numbers, pixels=pixels):
+                numbers.append(form.flat(adapter.newest).astype(np.float32))
+                pixels.append(np.concatenate(
+                    [np.empty(0, np.uint8), *(p.ravel() for p in form.pixels(adapter.newest))]))
+
+            adapter.reset(seed)
+            see()
+            for action, of_repeat, discount, _ in self._policy._play_steps(adapter):
+                actions.append(action)
+                rewards.append(self._reduce(of_repeat))
+                see()
+            yield Recorded(
+                observations=self.steps.named(np.stack(numbers), np.stack(pixels)),
+                action=np.stack(actions).astype(np.float32), reward=np.float64(rewards),
+                terminated=discount == 0)
+
+    def close(self) -> None:
+        self._adapter.close()
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
            episodes: int | None = None, which: str = "newest", pictures: str = "png",
+           make_env: Callable | str | None = None,
            progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Writes a data set into the new folder `folder` and returns its number of episodes.
 
@@ -93,6 +161,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
               plays as many
     which     the run's "newest" policy, or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
+    make_env  of a run that was trained with it, see replicant.train()
     progress  called after each episode with the number of those written, and of all
 
     The folder appears when all is written.
@@ -104,7 +173,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{to.name}.", dir=to.parent) as scratch:
-        opened = _open(source, pathlib.Path(scratch) / "played", episodes, which)
+        opened = _open(source, pathlib.Path(scratch) / "played", episodes, which, make_env)
         part = pathlib.Path(scratch) / "part"
         module = importlib.import_module(f"replicant.data._{format}")
         options = {"pictures": pictures} if format == "lerobot" else {}
@@ -117,18 +186,29 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
     return len(opened)
 
 
-def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, which: str):
+def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, which: str, make_env):
     if (source / "recording.json").exists():
         return _Recording(source)
     if not (source / "config.yaml").exists():
         raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
                       "has a config.yaml")
-    from replicant import envs
+    from replicant import Policy, envs
 
-    policy, env, pixels = _open_run(source, which)
+    # the run's, with all keys
+    task = need("yaml", "the run's configuration").safe_load(
+        (source / "config.yaml").read_text(encoding="utf-8"))["task"]
+    reward_of_repeat = task["action_repeat_reward"]
+    policy = Policy.load(source, which=which, make_env=make_env)
+    if make_env is not None:
+        own = _OwnEnvironment(policy, reward_of_repeat, episodes or 0)
+        if episodes is not None:
+            return own
+        own.close()
+        return _RunReplay(source, own.steps)
+    env = envs.make(**policy._core.environment, action_repeat_reward=reward_of_repeat)
     try:
         if episodes is None:
-            return _RunReplay(source, env, pixels)
+            return _RunReplay(source, _steps_of_task(policy, env))
         envs.record(env, policy.act, played, episodes, seed=0, newest_frame=True)
         return _Recording(played)
     finally:

@@ -296,7 +296,7 @@ class Writer:
 
     def write(self, episode) -> None:
         length, index = len(episode.action), len(self._episodes)
-        columns = {_name_of(name, rows): rows[:length]
+        columns = {_name_of(name, rows): _three_channels(name, rows[:length])
                    for name, rows in episode.observations.items()}
         columns["action"] = episode.action
         ends = np.arange(length) == length - 1
@@ -417,6 +417,15 @@ def _name_of(name: str, rows: np.ndarray) -> str:
     if rows.dtype == np.uint8 and rows.ndim == 4:
         return f"observation.images.{(name or 'pixels').replace('/', '.')}"
     return f"observation.{(name or 'state').replace('/', '.')}"
+
+
+def _three_channels(name: str, rows: np.ndarray) -> np.ndarray:
+    """Pictures of three channels, as lerobot has them: a grey one has three equal ones."""
+    if rows.dtype != np.uint8 or rows.ndim != 4 or rows.shape[3] == 3:
+        return rows
+    if rows.shape[3] != 1:
+        raise ConfigError(f"{name}: pictures of {rows.shape[3]} channels; LeRobot's have 1 or 3")
+    return np.repeat(rows, 3, axis=3)
 
 
 def _plain(fps: fractions.Fraction) -> int | float:

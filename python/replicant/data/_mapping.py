@@ -3,7 +3,8 @@
     format: minari                 # or lerobot, robomimic, recording
     path: datasets/door            # relative to this file
     observation: [observations]    # columns of numbers, joined in this order; []: none
-    frame: null                    # a column of pictures, uint8 [H, W, 3]
+    frame: null                    # a column of pictures, uint8 [H, W, C], or a list: one for
+                                   # each camera, in the run's order
     action: [actions]
     action_low: -1.0               # numbers or lists; they become -1 and 1
     action_high: 1.0
@@ -18,6 +19,7 @@
 
 import dataclasses
 import difflib
+import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +38,8 @@ class Steps:
     """T steps of the agent, as a replay stores them.
 
     observation  float32 [T + 1, N], or None
-    frame        uint8 [T + 1, H, W, 3], or None
+    frame        uint8 [T + 1, H, W, C], of several cameras [T + 1, P]: the bytes of their pictures,
+                 one after the other; or None
     action       float32 [T, A], in [-1, 1]
     reward, discount  float32 [T]
     """
@@ -55,7 +58,7 @@ class Mapping:
     format: str
     path: str
     observation: list[str] | None = None
-    frame: str | None = None
+    frame: list[str] | None = None
     action: list[str] | None = None
     action_low: Any = None
     action_high: Any = None
@@ -104,15 +107,13 @@ class Mapping:
 
         if self.format not in FORMATS:
             refuse("format", ", ".join(FORMATS))
-        for key in ("observation", "action"):
+        for key in ("observation", "frame", "action"):
             value = getattr(self, key)
             if isinstance(value, str):
                 setattr(self, key, [value])
             elif value is not None and not (
                     isinstance(value, list) and all(isinstance(name, str) for name in value)):
                 refuse(key, "a list of columns")
-        if self.frame is not None and not isinstance(self.frame, str):
-            refuse("frame", "a column")
         for key in ("reward", "terminated"):
             value = getattr(self, key)
             if value is not None and not isinstance(value, str) and not (
@@ -146,34 +147,37 @@ class Converter:
             observation = source.defaults.get("observation", [])
         self._observation = list(observation)
         self._action = list(mapping.action or source.defaults.get("action", []))
-        self._frame = mapping.frame
+        self._frame = list(mapping.frame or [])
         if not self._action:
             raise ConfigError(f"{mapping.path}: no action; {self._has()}; give action: [COLUMN]")
-        if not self._observation and self._frame is None:
+        if not self._observation and not self._frame:
             raise ConfigError(f"{mapping.path}: no observation; {self._has()}; give observation: "
                               "[COLUMN, ...] or frame: COLUMN")
-        for name in (*self._observation, *self._action, *([self._frame] if self._frame else [])):
+        for name in (*self._observation, *self._action, *self._frame):
             self._find(name)
         self._functions: dict[str, Callable] = {}
         self._reward = self._rule("reward", "{constant: 0.0}")
         # an episode may say whether it terminated
         self._terminated = self._rule("terminated", "{constant: false}")
-        if self._frame:
-            shape, dtype = source.columns[self._frame].shape, source.columns[self._frame].dtype
-            if len(shape) != 3 or shape[2] != 3 or dtype != np.uint8:
-                raise ConfigError(f"{mapping.path}: frame: {self._frame} is "
-                                  f"{source.columns[self._frame]}, want uint8 [H, W, 3]")
+        for name in self._frame:
+            shape, dtype = source.columns[name].shape, source.columns[name].dtype
+            if len(shape) != 3 or shape[2] not in (1, 3, 4) or dtype != np.uint8:
+                raise ConfigError(f"{mapping.path}: frame: {name} is {source.columns[name]}, want "
+                                  "uint8 [H, W, C] with C 1, 3 or 4")
         for name in (*self._observation, *self._action):
             if source.columns[name].dtype.kind not in "biuf":
                 raise ConfigError(f"{mapping.path}: {name} is {source.columns[name]}, want numbers")
         self.action_size = sum(self._size(name) for name in self._action)
         self.observation_size = sum(self._size(name) for name in self._observation)
-        self.frame_shape = source.columns[self._frame].shape if self._frame else None
+        # of several cameras the bytes, one picture after the other
+        shapes = [source.columns[name].shape for name in self._frame]
+        self.frame_shape = ((*shapes, None)[0] if len(shapes) < 2 else
+                            (sum(math.prod(shape) for shape in shapes),))
         self._low, self._high = self._bounds()
         rules = [rule for rule in (self._reward, self._terminated) if isinstance(rule, str) and rule]
         # a function may look at everything
         self.names = (list(source.columns) if self._functions else list(dict.fromkeys(
-            [*self._observation, *self._action, *([self._frame] if self._frame else []), *rules])))
+            [*self._observation, *self._action, *self._frame, *rules])))
 
     def _has(self) -> str:
         columns = ", ".join(f"{name} {column}" for name, column in self._source.columns.items())
@@ -303,7 +307,7 @@ class Converter:
             raise InvalidArgument(f"{episode.where}: it terminates at step {ends[0]} of "
                                   f"{num_steps}, not at its end; hint: terminated: {{constant: "
                                   "true}, or false")
-        observed = [*self._observation, *([self._frame] if self._frame else [])]
+        observed = [*self._observation, *self._frame]
         has_last = all(self._source.columns[name].num_extra for name in observed)
         if not has_last and not len(ends):
             num_steps -= 1  # where it leads to is not known
@@ -324,14 +328,7 @@ class Converter:
         reward = np.add.reduceat(reward[:num_steps], starts)
         if self._mapping.reward_of_repeat == "mean":
             reward = reward / lengths
-        frames = None
-        if self._frame:
-            frames = episode.columns[self._frame]
-            if frames.dtype != np.uint8 or tuple(frames.shape[1:]) != self.frame_shape:
-                raise InvalidArgument(f"{episode.where}: {self._frame} is "
-                                      f"{frames.dtype}{list(frames.shape[1:])}, want uint8 "
-                                      f"{list(self.frame_shape)} as in the first episode")
-            frames = frames[rows]
+        frames = self._frames(episode, rows) if self._frame else None
         observation = (self._join(episode, self._observation, num_rows)[rows].astype(np.float32)
                        if self._observation else None)
         return Steps(
@@ -339,6 +336,20 @@ class Converter:
             action=(np.add.reduceat(action, starts, axis=0) / lengths[:, None]).astype(np.float32),
             reward=(self._mapping.reward_scale * reward).astype(np.float32),
             discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32))
+
+    def _frames(self, episode: Episode, rows: np.ndarray) -> np.ndarray:
+        """The pictures of these rows, [len(rows), *frame_shape]."""
+        pictures = []
+        for name in self._frame:
+            column, wanted = episode.columns[name], self._source.columns[name].shape
+            if column.dtype != np.uint8 or tuple(column.shape[1:]) != tuple(wanted):
+                raise InvalidArgument(f"{episode.where}: {name} is "
+                                      f"{column.dtype}{list(column.shape[1:])}, want uint8 "
+                                      f"{list(wanted)} as in the first episode")
+            pictures.append(column[rows])
+        if len(pictures) == 1:
+            return pictures[0]
+        return np.concatenate([one.reshape(len(rows), -1) for one in pictures], axis=1)
 
     def _to_unit(self, episode: Episode, action: np.ndarray) -> np.ndarray:
         """From the bounds to [-1, 1]."""

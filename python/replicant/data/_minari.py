@@ -228,8 +228,7 @@ class Writer:
         group.attrs["total_steps"] = num_steps
         if self._spaces is None:
             spaces = {name: _box(rows) for name, rows in observations.items()}
-            self._spaces = next(iter(spaces.values())) if is_one else {
-                "type": "Dict", "subspaces": spaces}
+            self._spaces = next(iter(spaces.values())) if is_one else _dictionary(spaces)
             low, high = (np.broadcast_to(bound, episode.action.shape[1:]).tolist()
                          for bound in self._bounds)
             self._action = {"type": "Box", "dtype": str(episode.action.dtype),
@@ -246,6 +245,18 @@ class Writer:
             "minari_version": _VERSION, "dataset_size": round(size / 1e6, 1),
             "observation_space": json.dumps(self._spaces),
             "action_space": json.dumps(self._action)}), encoding="utf-8")
+
+
+def _dictionary(spaces: dict[str, dict]) -> dict:
+    """The serialised space of named ones; "arm/joint" is one within "arm", as HDF5 has it."""
+    whole = {"type": "Dict", "subspaces": {}}
+    for name, space in spaces.items():
+        *outer, last = name.split("/")
+        at = whole
+        for part in outer:
+            at = at["subspaces"].setdefault(part, {"type": "Dict", "subspaces": {}})
+        at["subspaces"][last] = space
+    return whole
 
 
 def _box(rows: np.ndarray) -> dict:
