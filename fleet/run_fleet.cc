@@ -20,11 +20,8 @@
 #include "base/thread.h"
 #include "fleet/backends/hosts.h"
 #include "fleet/backends/local.h"
-#include "fleet/log_follower.h"
-#include "fleet/metrics_page.h"
-#include "fleet/progress.h"
 #include "fleet/protocol/agent_messages.h"
-#include "fleet/run_report.h"
+#include "fleet/run_watch.h"
 #include "fleet/scale_orders.h"
 
 namespace replicant::fleet {
@@ -33,7 +30,6 @@ namespace {
 // Interval at which heartbeats and deadlines are checked. The end of a process
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
-constexpr auto kReportInterval = std::chrono::seconds(1);
 // Slurm sends SIGTERM to a job's shell, which passes it on, and to all
 // processes of the job. A signal this soon after the first one is the same
 // request.
@@ -189,19 +185,14 @@ void DismissHosts(HostPool& pool, const std::string& why) {
 
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status) {
-  ProgressOptions progress_options;
-  progress_options.plain_interval = FromSeconds(run.config.progress_interval_s);
   // made before the heartbeat server's thread, which may log
-  ProgressLine progress(progress_options);
-  status.AddTo(progress, run.progress);
-
-  std::optional<MetricsPage> page;
-  if (!run.config.metrics_address.empty()) {
-    page.emplace(run.config.metrics_address, folder.path().filename().string());
-    spdlog::info("serving the metrics of every role at {}", page->Url());
-  }
-
-  RunCurves curves(folder.path(), run.curve_axis, run.curves, folder.disk());
+  RunWatch watch({.progress = {.plain_interval =
+                                   FromSeconds(run.config.progress_interval_s)},
+                  .fields = run.progress,
+                  .curve_axis = run.curve_axis,
+                  .curves = run.curves,
+                  .metrics_address = run.config.metrics_address},
+                 &folder, &status);
   HeartbeatMonitor monitor;
   std::optional<HostPool> pool;
   if (run.hosts) pool.emplace(run.hosts->pool);
@@ -220,25 +211,19 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                         run.roles, &folder, backend.get(), &monitor,
                         &Clock::Real());
 
-  // after the progress line, above which its lines appear
-  LogFollower logs;
   std::optional<HostLauncher> launcher;
   if (run.hosts && !run.hosts->launched.empty()) {
     launcher.emplace(run.hosts->launched,
                      MakeTicket(server.endpoint(), run.key_file),
                      folder.path() / "logs", &*pool);
     for (const auto& [host, log] : launcher->Logs()) {
-      logs.Follow("host " + host, log);
+      watch.logs().Follow("host " + host, log);
     }
   }
-  RunReporter reporter;
-  const auto report = [&] {
-    RunReport made = reporter.Make(supervisor, monitor, pool ? &*pool : nullptr,
-                                   status, Clock::Real().Now());
-    made.endpoint = server.endpoint();
-    return made.ToJson();
-  };
-  Clock::TimePoint next_report{};
+  const WatchedRun watched{.supervisor = &supervisor,
+                           .monitor = &monitor,
+                           .pool = pool ? &*pool : nullptr,
+                           .endpoint = server.endpoint()};
   StopOrders orders(&stop);
   MissingHosts missing(
       run.hosts ? run.hosts->expected : std::vector<MissingHosts::Host>(),
@@ -257,36 +242,20 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
       has_started = true;
       folder.AdoptConfig();
     }
-    const std::vector<Supervisor::RoleView> roles = supervisor.Roles();
-    const std::vector<HeartbeatMonitor::Entry> beats = monitor.All();
-    status.Update(roles, beats, supervisor.IsStopping(), Clock::Real().Now(),
-                  folder.DiskWaitSeconds());
-    if (page) page->Update(roles, beats);
-    for (const Supervisor::RoleView& role : roles) {
-      if (role.incarnation == 0) continue;
-      logs.Follow(role.id.ToString(),
-                  folder.LogFile(role.id, role.incarnation));
-    }
-    curves.Update(status, beats);
-    progress.Update();
-    const Clock::TimePoint now = Clock::Real().Now();
-    if (run.copy != nullptr) run.copy->Step(now);
-    if (now >= next_report) {
-      next_report = now + kReportInterval;
-      folder.SetReport(report());
-    }
+    watch.Update(watched);
+    if (run.copy != nullptr) run.copy->Step(Clock::Real().Now());
     if (!supervisor.IsFinished()) {
       AwaitEvent(supervisor, stop, orders.num_signals());
     }
   }
-  curves.Add(status, monitor.All());
+  watch.AddLastPoint(watched);
   RunResult result = supervisor.result();
   if (pool && !stop.is_termination()) {
     DismissHosts(*pool, result.message.substr(0, result.message.find('\n')));
   }
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
-  folder.SetLastReport(report());
+  watch.WriteLastReport(watched);
   folder.SetStatus(result.status);
   folder.AwaitDisk(kDiskPatience);
   return result;
