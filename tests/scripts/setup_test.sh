@@ -78,10 +78,10 @@ expect "an archive that lacks a package" 1 \
 fresh
 stub dpkg-query 'exit 1'
 stub id 'echo 0'
-stub apt-get 'if [[ $* == *update ]]; then echo "  Temporary failure resolving deb.debian.org"; exit 0; fi
+stub apt-get 'if [[ $* == *update ]]; then echo "  Temporary failure resolving '\''deb.debian.org'\''"; exit 0; fi
 echo "E: Unable to locate package cmake"; exit 100'
 expect "no network for apt-get" 1 \
-  "setup: error: apt-get install failed: E: Unable to locate package cmake; no network: Temporary failure resolving deb.debian.org (whole output: build/setup.log)"
+  "setup: error: apt-get install failed: E: Unable to locate package cmake; no network: Temporary failure resolving 'deb.debian.org' (whole output: build/setup.log)"
 
 fresh
 rm "$work/bin/dpkg-query"
@@ -128,7 +128,7 @@ expect "a Python package that does not exist" 1 \
   REPLICANT_PYTHON="$work/bin/fake-python"
 
 fresh
-python_with_pip "echo \"WARNING: Retrying after connection broken by 'NewConnectionError: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution\"
+python_with_pip "echo \"WARNING: Retrying after connection broken by 'NewConnectionError('<HTTPSConnection>: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution')': /simple/mujoco/\"
 echo 'ERROR: No matching distribution found for mujoco==3.17.0'; exit 1"
 expect "no network for pip" 1 \
   "setup: error: pip install failed: ERROR: No matching distribution found for mujoco==3.17.0; no network: Temporary failure in name resolution (whole output: build/setup.log)" \
