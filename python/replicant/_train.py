@@ -30,6 +30,10 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     return [given], dict(os.environ)
 
 
+# A recipe's limits are for its own task.
+_ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
+
+
 class Run:
     """A training, or one that has ended; see train().
 
@@ -186,7 +190,9 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
                train in instead of the configuration's task. Every actor and the evaluator import
                it from its file or module and call it; or its name, "FILE.py:NAME". Observations
                are numbers, actions have bounds. Rewards outside [0, 1] need
-               agent.distribution.range: running, or v_min and v_max there
+               agent.distribution.range: running, or v_min and v_max there. A recipe's limits are
+               for its own task and do not count: the training ends by learner.limits in
+               `overrides`, or by stop()
     """
     path = pathlib.Path(folder).resolve()
     file, settings = _recipes.find(config)
@@ -197,6 +203,8 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
         name = _make_env.name_of(make_env)
         fixed["task.name"] = _make_env.TASK
         settings = {**settings, "evaluation.video.enabled": False}
+        if file.parent == _recipes.FOLDER:
+            settings |= _ENDLESS
     for key in fixed.keys() & (overrides or {}).keys():
         argument = "folder" if key == "run.dir" else "make_env"
         raise ConfigError(f"{key}: got {overrides[key]!r:.100}; leave it out, the argument "

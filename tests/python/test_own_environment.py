@@ -16,7 +16,7 @@ import pytest
 from dm_env import specs
 
 import replicant
-from replicant import _adapter, _make_env, errors
+from replicant import _adapter, _make_env, _train, errors
 from replicant._adapter import Adapter
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/python/own_environment.py"
@@ -558,3 +558,22 @@ def test_the_package_brings_its_own_programs():
     found = subprocess.run([program, "fleet", "--version"], stdout=subprocess.PIPE, text=True,
                            check=True, timeout=280)
     assert found.stdout.startswith("fleet ")
+
+
+def test_a_recipes_limits_do_not_end_a_training_of_ones_own(tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(_train, "_start", lambda *arguments: started.append(arguments[2]))
+    names = [f"learner.limits.{name}" for name in ("max_steps", "max_seconds", "max_frames")]
+    recipe = "cartpole_swingup_state"
+    replicant.train(recipe, folder=tmp_path, make_env=f"{EXAMPLE}:Pole")
+    assert [started[-1][name] for name in names] == [0, 0, 0]
+    # what the user says comes later, in any form
+    replicant.train(recipe, {"learner": {"limits": {"max_seconds": 5}}, names[0]: 7},
+                    folder=tmp_path, make_env=f"{EXAMPLE}:Pole")
+    assert started[-1][names[0]] == 7
+    assert list(started[-1]).index("learner") > list(started[-1]).index(names[1])
+    # neither a file's limits nor those of the recipe's task are changed
+    replicant.train(CONFIG, folder=tmp_path, make_env=f"{EXAMPLE}:Pole")
+    assert names[1] not in started[-1]
+    replicant.train(recipe, folder=tmp_path)
+    assert names[1] not in started[-1]
