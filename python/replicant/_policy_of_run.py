@@ -12,7 +12,7 @@ import math
 import os
 import pathlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -162,7 +162,8 @@ class Policy:
                      task.pixels.state a dictionary of "pixels" and "state" [S], and with several
                      cameras one of "pixels/CAMERA" of each and that "state". Of a run with
                      make_env an observation of that environment, or its numbers; where the run
-                     stacks frames, a dictionary of the stacks of its images and a "state"
+                     stacks frames, a dictionary of the stacks of its images and a "state", or
+                     episode() in the place of act()
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
                      0: the policy's own action
         """
@@ -172,6 +173,19 @@ class Policy:
         if self._form is not None and self._form.is_own(observation):
             observation = self._of_environment(observation)
         return self._act(observation, explore)
+
+    def episode(self) -> Callable[..., np.ndarray]:
+        """The policy of one episode of a run with make_env: a function that takes the environment's
+        observations as they come, stacks their frames, and returns actions as act() does. With it a
+        robot is controlled that was trained from stacked frames."""
+        if self._form is None:
+            raise InvalidArgument("policy: the run's environment stacks its frames itself; use act()")
+        stacks = _Stacks(self._core.frame_stack)
+
+        def act(observation, explore: float = 0.0) -> np.ndarray:
+            return self._act(self._of_environment(observation, stacks), explore)
+
+        return act
 
     def _of_environment(self, observation, stacks=None):
         """An observation of the run's own environment, or a batch, in the form of make_env()'s.
@@ -186,7 +200,7 @@ class Policy:
             raise InvalidArgument(
                 f"policy: the run stacks {self._core.frame_stack} frames; want a dictionary of stacks "
                 + ", ".join(f'"{name}" {shape}' for name, shape in images.items())
-                + "; hint: evaluate() makes them")
+                + "; hint: episode() makes them")
         numbers, is_batch = form.batch(observation) if form.parts else (None, False)
         if numbers is not None and not is_batch:
             numbers = numbers[0]
@@ -267,9 +281,9 @@ class Policy:
         """Plays an episode of the run's own environment, which has been reset: yields, after each
         step of the agent, its action, the rewards of its control steps, the last one's discount, and
         whether the episode is over."""
-        stacks, is_over = _Stacks(self._core.frame_stack), False
+        act, is_over = self.episode(), False
         while not is_over:
-            action = self._act(self._of_environment(adapter.newest, stacks), explore=0.0)
+            action = act(adapter.newest)
             rewards = []
             for _ in range(self._core.environment["action_repeat"]):
                 _, reward, discount, is_over = adapter.step(action)
