@@ -46,6 +46,39 @@ def test_a_fleet_learns_from_an_image_and_selected_numbers(tmp_path):
     assert mean.shape == (4,) and (np.abs(mean[:2] - 500) < 200).all() and (np.abs(mean[2:]) < 1).all()
 
 
+@pytest.mark.parametrize("program, images, numbers", [
+    ("gymnasium_pixels", ["pixels"], []), ("two_cameras", ["front", "hand"], ["joints"])])
+def test_a_fleet_trains_mujoco_models_from_pictures_of_the_ray_caster(program, images, numbers,
+                                                                      tmp_path):
+    pytest.importorskip("mujoco", reason="MuJoCo is not installed")
+    pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it")
+    example = runpy.run_path(str(EXAMPLE.parent / f"{program}.py"))
+    make = "make" if "make" in example else "Arm"
+    run = replicant.train(
+        "pixels", {**example["SETTINGS"], **SHORT, "learner.batch_size": 16,
+                   "learner.limits.max_steps": 20, "actors.exploration.random_steps": 100,
+                   "replay.tables.default.rate_limiter.min_size_to_sample": 100,
+                   "evaluation.episodes": 1},
+        folder=tmp_path / "run", make_env=f"{EXAMPLE.parent / program}.py:{make}")
+    run.wait(timeout=280)
+    assert len(run.evaluations()["return"]) > 0
+    env = example[make]()
+    observation, _ = env.reset(seed=1)
+    policy = run.policy()
+    action = policy.episode()(observation)
+    assert env.action_space.contains(action)
+    for name in images + numbers:  # each is seen
+        other = {**observation, name: (observation[name] // 2 + 1).astype(observation[name].dtype)}
+        assert (policy.episode()(other) != action).any(), name
+    # an episode's frames are stacked
+    stacks = {name: np.concatenate([observation[name]] * 3, axis=-1) for name in images}
+    state = {"state": np.concatenate([observation[name] for name in numbers])} if numbers else {}
+    np.testing.assert_array_equal(policy.act({**stacks, **state}), action)
+    with pytest.raises(errors.InvalidArgument, match="the run stacks 3 frames.*episode"):
+        policy.act(observation)
+    env.close()
+
+
 def variable_of(run, name):
     """A variable of the newest checkpoint, float32."""
     newest = max((run.folder / "checkpoints").glob("step-*"))
