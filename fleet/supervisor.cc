@@ -226,7 +226,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
       const std::string reason = latest ? latest->beat.reason : "";
       Kill(member,
            fmt::format(
-               "not running {:.3g} s after {}{}{}",
+               "not running {:.3g} s after {} (fleet.start_timeout_s){}{}",
                options_.config.start_timeout_s,
                member.progress.empty() ? "its start" : "its last progress",
                reason.empty() ? "" : ", but starting: ", reason));
@@ -240,7 +240,9 @@ void Supervisor::CheckHeartbeat(Member& member) {
   const auto silence =
       now_ - std::max({latest->time, watching_since_, member.heard_of_at});
   if (silence > FromSeconds(options_.config.heartbeat_timeout_s)) {
-    Kill(member, fmt::format("no heartbeat for {:.3g} s", ToSeconds(silence)));
+    Kill(member,
+         fmt::format("no heartbeat for {:.3g} s (fleet.heartbeat_timeout_s)",
+                     ToSeconds(silence)));
   }
 }
 

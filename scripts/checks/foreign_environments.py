@@ -76,6 +76,8 @@ def main(name, folder, seconds):
         "replay.tables.default.rate_limiter.min_size_to_sample": 100,
         "actors.exploration.random_steps": 100,
         "evaluation.episodes": 2,
+        # robosuite is imported for minutes beside other programs
+        "fleet.start_timeout_s": 900.0,
         "learner.limits.max_seconds": float(seconds)}, folder=folder, make_env=make)
     run.wait()
     returns = run.evaluations().get("return", [])

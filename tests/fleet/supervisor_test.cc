@@ -195,7 +195,8 @@ TEST_F(SupervisorTest, KillsARoleThatIsSilent) {
   EXPECT_THAT(backend_.TakeEvents(), ElementsAre("kill actor-0"));
   supervisor_->Step();
   EXPECT_EQ(PhaseOf(kActor), RolePhase::kBackingOff);
-  EXPECT_EQ(supervisor_->Roles()[2].last_failure, "no heartbeat for 10.5 s");
+  EXPECT_EQ(supervisor_->Roles()[2].last_failure,
+            "no heartbeat for 10.5 s (fleet.heartbeat_timeout_s)");
   EXPECT_EQ(supervisor_->Roles()[2].num_failures, 1);
 }
 
@@ -210,8 +211,8 @@ TEST_F(SupervisorTest, KillsARoleThatDoesNotGetReady) {
   Pass(seconds(1));
   EXPECT_THAT(backend_.TakeEvents(), ElementsAre("kill replay-0"));
   EXPECT_EQ(supervisor_->Roles()[0].last_failure,
-            "not running 20 s after its start, but starting: reading the "
-            "checkpoint");
+            "not running 20 s after its start (fleet.start_timeout_s), "
+            "but starting: reading the checkpoint");
 }
 
 // A large replay restores for longer than any fixed time.
@@ -230,8 +231,8 @@ TEST_F(SupervisorTest, AStartThatShowsProgressTakesAsLongAsItNeeds) {
   }
   EXPECT_THAT(backend_.TakeEvents(), ElementsAre("kill replay-0"));
   EXPECT_EQ(supervisor_->Roles()[0].last_failure,
-            "not running 20 s after its last progress, but starting: restores "
-            "the replay");
+            "not running 20 s after its last progress (fleet.start_timeout_s), "
+            "but starting: restores the replay");
 }
 
 // Would catch a laptop that wakes up, or a supervisor that was stopped, and
