@@ -141,7 +141,6 @@ int64_t LeaveOutBad(ShardSnapshot* snapshot) {
 }  // namespace
 
 bool Checkpointer::Restore() {
-  MutexLock lock(mutex_);
   const std::optional<CheckpointLayout> layout = ReadLayout(options_.folder);
   if (layout) CheckSameShape(options_.folder, *layout, shard_->config().shape);
   FindFiles();

@@ -122,7 +122,9 @@ class Checkpointer {
   };
   // In replay/checkpoint/checkpoint_restore.cc.
   // Restores the shard; returns whether the folder's layout is out of date.
-  bool Restore() EXCLUDES(mutex_);
+  // Called by the constructor alone, and so without the mutex: the shard's
+  // mutex is taken in here, and comes first once there is a journal.
+  bool Restore() NO_THREAD_SAFETY_ANALYSIS;
   void FindFiles() REQUIRES(mutex_);
   void RestoreNewest() REQUIRES(mutex_);
   void RestoreFrom(uint64_t number) REQUIRES(mutex_);
