@@ -3,6 +3,8 @@
 // The templates of Reader: each converts a field's C++ type to Scalars and
 // back. Only base/config/reader.h includes it.
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/config/reader.h"
 
@@ -27,11 +29,12 @@ Scalar ToScalar(const T& value, const Names<T>& names) {
 template <typename T>
 T FromScalar(const Scalar& scalar, const Names<T>& names) {
   if constexpr (NamedType<T>) {
-    for (const auto& [name, named_value] : names) {
-      if (name == std::get<std::string>(scalar)) return named_value;
-    }
-    REPLICANT_CHECK(false, "no value is called {}",
-                    std::get<std::string>(scalar));
+    const auto& name = std::get<std::string>(scalar);
+    const auto found = std::find_if(
+        names.begin(), names.end(),
+        [&name](const auto& named) { return named.first == name; });
+    REPLICANT_CHECK(found != names.end(), "no value is called {}", name);
+    return found->second;
   } else if constexpr (std::is_same_v<T, int>) {
     return static_cast<int>(std::get<int64_t>(scalar));
   } else {
