@@ -562,7 +562,7 @@ def test_the_package_brings_its_own_programs():
 
 def test_a_recipes_limits_do_not_end_a_training_of_ones_own(tmp_path, monkeypatch):
     started = []
-    monkeypatch.setattr(_train, "_start", lambda *arguments: started.append(arguments[2]))
+    monkeypatch.setattr(_train, "start_fleet", lambda *arguments: started.append(arguments[2]))
     names = [f"learner.limits.{name}" for name in ("max_steps", "max_seconds", "max_frames")]
     recipe = "cartpole_swingup_state"
     replicant.train(recipe, folder=tmp_path, make_env=f"{EXAMPLE}:Pole")
