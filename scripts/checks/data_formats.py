@@ -12,10 +12,11 @@ import numpy as np
 
 BOUND = np.float32([2.0, 2.0])
 LENGTHS = (12, 7, 30)
+CAMERAS = {"camera": 80, "views/wrist": 64}  # by name: width of the pictures
 
 
-def pictures(episode, count):
-    y, x = np.mgrid[0:64, 0:80]
+def pictures(episode, count, width=80):
+    y, x = np.mgrid[0:64, 0:width]
     return np.stack([np.stack([x * 3, (y * 3 + step * 5) % 256, np.full_like(x, 40 * episode)], -1)
                      for step in range(count)]).astype(np.uint8)
 
@@ -27,9 +28,22 @@ def episodes():
     for index, length in enumerate(LENGTHS):
         arm = rng.normal(size=(length + 1, 3)).astype(np.float32)
         yield Recorded(
-            observations={"arm": arm, "camera": pictures(index, length + 1)},
+            observations={"arm": arm, **{name: pictures(index, length + 1, width)
+                                         for name, width in CAMERAS.items()}},
             action=np.clip(arm[:-1, 1:] - arm[:-1, :1], -2, 2),
             reward=rng.normal(size=length), terminated=index == 0)
+
+
+def nested(observations):
+    """As minari has them: "views/wrist" in a dictionary of "views"."""
+    return {"arm": observations["arm"], "camera": observations["camera"],
+            "views": {"wrist": observations["views/wrist"]}}
+
+
+def at(observations, name):
+    for part in name.split("/"):
+        observations = observations[part]
+    return observations
 
 
 def recorded(folder, index):
@@ -55,8 +69,9 @@ def write(folder):
     read = minari.MinariDataset(folder / "minari/data")
     for index, episode in enumerate(read.iterate_episodes()):
         wanted = recorded(folder, index)
-        for name in ("arm", "camera"):
-            np.testing.assert_array_equal(episode.observations[name], wanted[f"observation/{name}"])
+        for name in ("arm", *CAMERAS):
+            np.testing.assert_array_equal(at(episode.observations, name),
+                                          wanted[f"observation/{name}"])
         np.testing.assert_array_equal(episode.actions, wanted["action"])
         np.testing.assert_array_equal(episode.rewards, wanted["reward"])
         assert episode.terminations[-1] == wanted["terminated"]
@@ -66,7 +81,7 @@ def write(folder):
     data.export(folder / "recording", folder / "lerobot-video", "lerobot", pictures="video")
 
     buffers = [EpisodeBuffer(
-        id=None, seed=None, options=None, observations=dict(episode.observations),
+        id=None, seed=None, options=None, observations=nested(episode.observations),
         actions=episode.action, rewards=list(episode.reward),
         terminations=[False] * (len(episode.action) - 1) + [episode.terminated],
         truncations=[False] * (len(episode.action) - 1) + [not episode.terminated], infos={})
@@ -80,9 +95,9 @@ def write(folder):
             source = _minari.Source(str(made.spec.data_path))
             for index, episode in enumerate(made.iterate_episodes()):
                 got = source.episode(index, None).columns
-                for part in ("arm", "camera"):
+                for part in ("arm", *CAMERAS):
                     np.testing.assert_array_equal(got[f"observations/{part}"],
-                                                  episode.observations[part])
+                                                  at(episode.observations, part))
                 np.testing.assert_array_equal(got["actions"], episode.actions)
                 np.testing.assert_array_equal(got["rewards"], episode.rewards)
             source.close()
@@ -108,14 +123,16 @@ def lerobot(folder):
                                               wanted["observation/arm"][step])
                 assert item["next.reward"].item() == np.float32(wanted["reward"][step])
                 assert item["next.done"].item() == (step == length - 1)
-                picture = (item["observation.images.camera"].numpy() * 255).round().astype(int)
-                error = abs(picture.transpose(1, 2, 0) - wanted["observation/camera"][step])
-                worst, mean = max(worst, error.max()), [*mean, error.mean()]
+                for name in CAMERAS:
+                    picture = item[f"observation.images.{name.replace('/', '.')}"].numpy()
+                    error = abs((picture * 255).round().astype(int).transpose(1, 2, 0)
+                                - wanted[f"observation/{name}"][step])
+                    worst, mean = max(worst, error.max()), [*mean, error.mean()]
         assert row == len(read) == sum(LENGTHS)
         # 30 of CRF on slopes
         assert worst == 0 if kind == "png" else np.mean(mean) < 4
-        say(f"lerobot {package.__version__} reads our export, {kind}: numbers equal, pictures "
-            f"differ by {np.mean(mean):.2f} of 255 in the mean, at most {worst}")
+        say(f"lerobot {package.__version__} reads our export, {kind}: numbers equal, pictures of "
+            f"{len(CAMERAS)} cameras differ by {np.mean(mean):.2f} of 255 in the mean, at most {worst}")
     train(torch, LeRobotDataset("check/check", root=folder / "lerobot-png"))
     make(LeRobotDataset, folder)
 
