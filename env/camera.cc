@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/error.h"
@@ -61,9 +62,36 @@ Camera::Camera(const Camera& sibling, const Physics& physics,
   CheckImageSize(height_, width_);
 }
 
-void Camera::Render(Physics& physics, std::span<uint8_t> rgb) {
-  renderer_->Render(physics.model(), physics.mutable_data(), id_, height_,
-                    width_, rgb);
+void Camera::Render(Physics& physics, std::span<uint8_t> rgb,
+                    const CameraView& view) {
+  renderer_->SetBackground(view.background);
+  mjData& data = physics.mutable_data();
+  if (!view.pose) {
+    renderer_->Render(physics.model(), data, id_, height_, width_, rgb);
+    return;
+  }
+  if (id_ < 0) {
+    throw InvalidArgument(fmt::format(
+        "{}: a pose for the free camera; allowed: a camera of the model",
+        physics.name()));
+  }
+  double* position = data.cam_xpos + 3 * id_;
+  double* rotation = data.cam_xmat + 9 * id_;
+  CameraPose own;
+  std::copy_n(position, 3, own.position.data());
+  std::copy_n(rotation, 9, own.rotation.data());
+  const auto place = [&](const CameraPose& pose) {
+    std::ranges::copy(pose.position, position);
+    std::ranges::copy(pose.rotation, rotation);
+  };
+  place(*view.pose);
+  try {
+    renderer_->Render(physics.model(), data, id_, height_, width_, rgb);
+  } catch (...) {
+    place(own);
+    throw;
+  }
+  place(own);
 }
 
 void Camera::ReloadAssets(const Physics& physics) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +19,21 @@ struct CameraOptions {
   int height = 84;
   int width = 84;
   RendererOptions renderer;
+};
+
+// Where a camera stands, in the world: it looks along -z, and y is up in its
+// picture.
+struct CameraPose {
+  std::array<double, 3> position{};
+  std::array<double, 9> rotation{};  // row-major, camera to world
+};
+
+// How a picture differs from what the camera of the model shows.
+struct CameraView {
+  // In place of the camera's own.
+  std::optional<CameraPose> pose;
+  // uint8 [height, width, 3], seen where the sky would be; empty: the sky.
+  std::span<const uint8_t> background;
 };
 
 // The number of the camera whose name or number is `camera`. Throws
@@ -44,12 +61,16 @@ class Camera {
 
   // Draws the current state of `physics` as uint8 [height, width, 3], row 0 on
   // top. `physics` must have the camera's model; its simulation is unaffected.
-  // Throws as Renderer::Render() does.
-  void Render(Physics& physics, std::span<uint8_t> rgb);
+  // Throws as Renderer::Render() and Renderer::SetBackground() do, and
+  // InvalidArgument for a pose of the free camera.
+  void Render(Physics& physics, std::span<uint8_t> rgb,
+              const CameraView& view = {});
 
   // Must be called after a change of height fields, textures or meshes.
   void ReloadAssets(const Physics& physics);
 
+  // Number of the camera in the model; -1: the free camera.
+  int id() const { return id_; }
   int height() const { return height_; }
   int width() const { return width_; }
   // height * width * 3.

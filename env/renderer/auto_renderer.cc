@@ -55,6 +55,7 @@ void AutoRenderer::ChangeOver(const mjModel& model,
     throw DeviceError(fmt::format("{}; gl: {}", reason.what(), error.what()));
   }
   has_changed_ = true;
+  if (!background_.empty()) renderer_->SetBackground(background_);
   static std::atomic_flag has_warned;
   if (has_warned.test_and_set()) return;
   const std::string_view why = reason.what();

@@ -24,6 +24,10 @@ class AutoRenderer : public Renderer {
   // Throws DeviceError, with both reasons, if neither can draw the scene.
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
+  void SetBackground(std::span<const uint8_t> rgb) override {
+    background_ = rgb;
+    renderer_->SetBackground(rgb);
+  }
   void ReloadAssets(const mjModel& model) override {
     renderer_->ReloadAssets(model);
   }
@@ -38,6 +42,7 @@ class AutoRenderer : public Renderer {
 
   RendererOptions options_;
   bool has_changed_ = false;
+  std::span<const uint8_t> background_;
   std::unique_ptr<Renderer> renderer_;
 };
 

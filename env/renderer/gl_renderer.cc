@@ -47,6 +47,13 @@ void GlRenderer::Render(const mjModel& model, mjData& data, int camera,
   }
 }
 
+void GlRenderer::SetBackground(std::span<const uint8_t> rgb) {
+  if (rgb.empty()) return;
+  throw UnsupportedScene(
+      "gl: a background picture is drawn by the ray caster only; hint: "
+      "renderer raycast");
+}
+
 void GlRenderer::ReloadAssets(const mjModel& model) {
   const GlContext::Scope current(*context_);
   for (int i = 0; i < model.nhfield; ++i) {

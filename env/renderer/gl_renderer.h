@@ -28,6 +28,7 @@ class GlRenderer : public Renderer {
 
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
+  void SetBackground(std::span<const uint8_t> rgb) override;
   void ReloadAssets(const mjModel& model) override;
   std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const override;
 

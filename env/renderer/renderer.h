@@ -62,6 +62,13 @@ class Renderer {
   virtual void Render(const mjModel& model, mjData& data, int camera,
                       int height, int width, std::span<uint8_t> rgb) = 0;
 
+  // Draws `rgb`, uint8 [height, width, 3], where the sky would be seen, in the
+  // pictures from now on; the sky again if it is empty. The pixels are borrowed
+  // until they are replaced, and may change in between. Render() throws
+  // InvalidArgument for a picture of another size. Throws UnsupportedScene
+  // if this renderer draws no background.
+  virtual void SetBackground(std::span<const uint8_t> rgb) = 0;
+
   // Reloads height fields, textures and meshes after a change.
   virtual void ReloadAssets(const mjModel& model) = 0;
 

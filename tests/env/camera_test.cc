@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -71,6 +72,37 @@ TEST_F(CameraTest, DrawsTheStateAndDoesNotChangeIt) {
   physics_->mutable_qpos()[0] = 0.2;
   ASSERT_EQ(physics_->ForwardWithoutActuation(), PhysicsStatus::kOk);
   EXPECT_NE(Draw({.height = 20, .width = 30}), side);
+}
+
+// Another camera's pose in place of its own gives the other's picture, once.
+TEST_F(CameraTest, DrawsFromAnotherPose) {
+  // to the right of one camera, to the left of the other
+  physics_->mutable_qpos()[0] = 0.2;
+  ASSERT_EQ(physics_->ForwardWithoutActuation(), PhysicsStatus::kOk);
+  const auto other = Draw({.camera = "2", .height = 20, .width = 30});
+  Camera camera(*physics_, {.camera = "side", .height = 20, .width = 30});
+  std::vector<uint8_t> own(camera.size_bytes()), rgb(own);
+  camera.Render(*physics_, own);
+  ASSERT_NE(own, other);
+  CameraPose pose;
+  std::copy_n(physics_->data().cam_xpos + 6, 3, pose.position.data());
+  std::copy_n(physics_->data().cam_xmat + 18, 9, pose.rotation.data());
+  camera.Render(*physics_, rgb, {.pose = pose});
+  EXPECT_EQ(rgb, other);
+  camera.Render(*physics_, rgb);
+  EXPECT_EQ(rgb, own);
+
+  const std::vector<uint8_t> background(rgb.size(), 200);
+  camera.Render(*physics_, rgb, {.background = background});
+  EXPECT_EQ(rgb[0], 200);
+  camera.Render(*physics_, rgb);
+  EXPECT_EQ(rgb, own);
+
+  Camera free(*physics_, {.camera = "-1", .height = 20, .width = 30});
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>(
+          [&] { free.Render(*physics_, rgb, {.pose = pose}); }),
+      "three: a pose for the free camera; allowed: a camera of the model");
 }
 
 }  // namespace

@@ -339,6 +339,7 @@ void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   sky.is_painted.resize(size / kLargestVector);
 
   const bool is_same =
+      snapshot.background == nullptr && !sky.is_background &&
       sky.texture == snapshot.sky && sky.orientation == snapshot.orientation &&
       sky.rays.base == snapshot.rays.base &&
       sky.rays.per_x == snapshot.rays.per_x &&
@@ -347,6 +348,7 @@ void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   if (is_same) return;
   std::fill(sky.is_painted.begin(), sky.is_painted.end(), uint8_t{0});
   sky.texture = snapshot.sky;
+  sky.is_background = snapshot.background != nullptr;
   sky.orientation = snapshot.orientation;
   sky.rays = snapshot.rays;
   sky.height = snapshot.height;

@@ -67,6 +67,7 @@ class Lanes {
 // picture.
 struct Sky {
   const Texture* texture = nullptr;
+  bool is_background = false;  // which may have changed by the next picture
   Float9 orientation{};
   Rays rays{};
   int height = 0, width = 0;

@@ -121,6 +121,12 @@ void RaycastRenderer::RenderScene(const mjModel& model, const mjvScene& scene,
                                   int height, int width,
                                   std::span<uint8_t> rgb) {
   CheckImage(height, width, rgb);
+  if (!background_.empty() && background_.size() != rgb.size()) {
+    throw InvalidArgument(
+        fmt::format("Renderer: a background of {} bytes for a picture of {} x "
+                    "{} x 3, which needs {}",
+                    background_.size(), height, width, rgb.size()));
+  }
   raycast::CheckEffects(scene, /*is_lit=*/true);
   // working memory that keeps nothing from one picture to the next: renderers
   // that take turns on a thread share it, so it stays in the cache
@@ -128,6 +134,7 @@ void RaycastRenderer::RenderScene(const mjModel& model, const mjvScene& scene,
   thread_local raycast::Frame frame;
   raycast::TakeSnapshot(model, scene, *assets_, height, width, snapshot);
   raycast::ApplyFlags(scene, snapshot);
+  snapshot.background = background_.empty() ? nullptr : background_.data();
   raycast::Draw(snapshot, tables_, frame, sky_, rgb);
 }
 

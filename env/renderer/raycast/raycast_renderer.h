@@ -37,6 +37,9 @@ class RaycastRenderer : public Renderer {
 
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
+  void SetBackground(std::span<const uint8_t> rgb) override {
+    background_ = rgb;
+  }
   void ReloadAssets(const mjModel& model) override;
   std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const override;
 
@@ -76,6 +79,7 @@ class RaycastRenderer : public Renderer {
   // shared with siblings; replaced when they are reloaded
   std::shared_ptr<const raycast::Assets> assets_;
   raycast::Sky sky_;
+  std::span<const uint8_t> background_;
 };
 
 }  // namespace replicant::env

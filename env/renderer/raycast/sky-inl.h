@@ -1,4 +1,6 @@
 // The sky, painted where it is seen. Included once per instruction set.
+#include <algorithm>
+
 #include "env/renderer/raycast/band-inl.h"
 #include "env/renderer/raycast/sampling-inl.h"
 
@@ -11,6 +13,21 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
+
+// Copies the background to kLargestVector pixels from (x, y) on, at `place`.
+inline void CopyBackground(const Snapshot& snapshot, int x, int y, size_t place,
+                           Sky& sky) {
+  const auto width = static_cast<size_t>(snapshot.width);
+  const auto column = static_cast<size_t>(x);
+  const uint8_t* rgb =
+      snapshot.background + 3 * (static_cast<size_t>(y) * width + column);
+  uint32_t* color = sky.color.data() + place;
+  const size_t count = std::min(kLargestVector, width - column);
+  for (size_t i = 0; i < count; ++i, rgb += 3) {
+    color[i] = uint32_t{rgb[0]} | uint32_t{rgb[1]} << kChannelBits |
+               uint32_t{rgb[2]} << (2 * kChannelBits);
+  }
+}
 
 // Paints the sky in kLargestVector pixels from (x, y) on, at `place`.
 inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
@@ -42,7 +59,13 @@ HWY_INLINE Int SkyAt(const Snapshot& snapshot, int x, int y, size_t place,
   constexpr auto kStep = static_cast<int>(kLargestVector);
   uint8_t& is_painted = sky.is_painted[place / kLargestVector];
   if (is_painted == 0) {
-    PaintSky(snapshot, x - x % kStep, y, place - place % kLargestVector, sky);
+    const int begin = x - x % kStep;
+    const size_t begin_place = place - place % kLargestVector;
+    if (snapshot.background == nullptr) {
+      PaintSky(snapshot, begin, y, begin_place, sky);
+    } else {
+      CopyBackground(snapshot, begin, y, begin_place, sky);
+    }
     is_painted = 1;
   }
   return hn::LoadU(kInt,

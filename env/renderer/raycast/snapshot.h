@@ -161,6 +161,8 @@ struct Snapshot {
   std::vector<int> transparent;
 
   const Texture* sky = nullptr;
+  // seen in the sky's place: [height, width, 3]; null: the sky
+  const uint8_t* background = nullptr;
   // half height and radius of the cylinder with the sky's picture
   float sky_distance = 0;
 

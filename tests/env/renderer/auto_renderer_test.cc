@@ -41,6 +41,22 @@ TEST(AutoRendererTest, IsOpenGlWhereTheRayCasterCannotDraw) {
   EXPECT_EQ(Draw(*renderer->MakeSibling(*model.model), model, 0), expected);
 }
 
+// OpenGL would leave the background out.
+TEST(AutoRendererTest, RefusesABackgroundThatOpenGlWouldDraw) {
+  SuiteModel model = Orthographic();
+  const auto renderer = MakeRenderer(*model.model, {});
+  const Picture background(size_t{84} * 84 * 3, 200);
+  renderer->SetBackground(background);
+  const auto message = [&](const auto& call) {
+    return replicant::testing::MessageOf<UnsupportedScene>(call);
+  };
+  const std::string expected =
+      "gl: a background picture is drawn by the ray caster only; hint: "
+      "renderer raycast";
+  EXPECT_EQ(message([&] { Draw(*renderer, model, 0); }), expected);
+  EXPECT_EQ(message([&] { renderer->SetBackground(background); }), expected);
+}
+
 TEST(AutoRendererTest, NamesTheReasonsOfBoth) {
   SuiteModel model = Orthographic();
   const auto renderer = MakeRenderer(

@@ -15,6 +15,7 @@
 #include "env/renderer/gl_renderer.h"
 #include "env/renderer/raycast/draw.h"
 #include "tests/env/renderer/suite_model.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::env {
 namespace {
@@ -336,6 +337,56 @@ std::string MessageOf(const std::string& mjcf) {
     return e.what();
   }
   return "no exception";
+}
+
+// Where a black and a white background give the same, the scene is seen, and
+// the sky's picture is the same there; elsewhere the background is, in parts at
+// edges. With the haze that lies over the sky, and a picture that no vector
+// fits.
+TEST(RaycastRendererTest, ABackgroundStandsInThePlaceOfTheSky) {
+  constexpr int kHeight = 50, kWidth = 83;
+  for (const char* domain : {"cartpole", "walker", "finger"}) {
+    SCOPED_TRACE(domain);
+    SuiteModel model(domain);
+    RaycastRenderer renderer(*model.model);
+    ForEachTarget([&](int64_t /*target*/) {
+      const auto draw = [&](const Picture& background) {
+        renderer.SetBackground(background);
+        return Draw(renderer, model, 0, kHeight, kWidth);
+      };
+      const Picture sky = draw({});
+      Picture black(sky.size(), 0), white(sky.size(), 255), mixed(sky.size());
+      for (size_t i = 0; i < mixed.size(); ++i) {
+        mixed[i] = static_cast<uint8_t>(i * 37);
+      }
+      const Picture on_black = draw(black), on_white = draw(white);
+      const Picture on_mixed = draw(mixed);
+      size_t num_clear = 0, num_hidden = 0;
+      for (size_t i = 0; i < sky.size(); ++i) {
+        if (on_black[i] == on_white[i]) {
+          ++num_hidden;
+          EXPECT_EQ(on_mixed[i], sky[i]) << i;
+        } else if (on_black[i] == 0 && on_white[i] == 255) {
+          ++num_clear;
+          EXPECT_EQ(on_mixed[i], mixed[i]) << i;
+        }
+      }
+      EXPECT_GT(num_clear, sky.size() / 20);
+      EXPECT_GT(num_hidden, sky.size() / 20);
+      EXPECT_EQ(draw({}), sky) << "the sky comes back";
+    });
+  }
+}
+
+TEST(RaycastRendererTest, ABackgroundOfAnotherSizeIsRefused) {
+  SuiteModel model("cartpole");
+  RaycastRenderer renderer(*model.model);
+  const Picture background(30);
+  renderer.SetBackground(background);
+  EXPECT_EQ(replicant::testing::MessageOf<InvalidArgument>(
+                [&] { Draw(renderer, model, 0, 4, 4); }),
+            "Renderer: a background of 30 bytes for a picture of 4 x 4 x 3, "
+            "which needs 48");
 }
 
 TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
