@@ -74,8 +74,8 @@ DisturbanceConfig DisturbanceConfig::Read(config::Reader& reader) {
   delays.Field("actions", &c.delays.actions, {0, 1000},
                "steps between an action and its effect");
   delays.Field("observations", &c.delays.observations, {0, 1000},
-               "steps between a state and its observation; pixels are not "
-               "delayed");
+               "steps between a state and its observation; frames.delay is "
+               "the pixels'");
   delays.Field("rewards", &c.delays.rewards, {0, 1000},
                "steps between an event and its reward; rewards later than the "
                "end of the episode are lost");
@@ -103,6 +103,7 @@ DisturbanceConfig DisturbanceConfig::Read(config::Reader& reader) {
              "of a begin at each step, for each body");
   push.Field("steps", &c.push.when.steps, {1, 1'000'000},
              "agent steps that a push lasts");
+  reader.Section("frames", &c.frames, "frames of the cameras");
   return c;
 }
 

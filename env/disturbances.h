@@ -9,6 +9,7 @@
 #include "base/config/reader.h"
 #include "base/rng.h"
 #include "env/environment.h"
+#include "env/frame_disturbances.h"
 
 namespace replicant::env {
 
@@ -49,8 +50,10 @@ struct DisturbanceConfig {
     double newton = 0.0;
     Failure when;
   } push;
+  // Of cameras; Pixels disturbs them.
+  FrameDisturbanceConfig frames;
 
-  // Whether anything is disturbed.
+  // Whether actions, states, rewards or bodies are disturbed.
   bool IsAny() const;
   // Whether the observation or reward may differ from the environment's.
   bool ChangesObservations() const;

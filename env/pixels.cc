@@ -94,6 +94,23 @@ void Pixels::AddCameras(int frame_stack) {
   }
 }
 
+void Pixels::Distract(const DistractionConfig& config,
+                      std::shared_ptr<const Backgrounds> backgrounds,
+                      const RandomStream& random) {
+  std::vector<int> cameras;
+  for (const View& view : views_) cameras.push_back(view.camera->id());
+  distractions_.emplace(config, std::move(backgrounds), inner().physics(),
+                        cameras, random);
+}
+
+void Pixels::Disturb(const FrameDisturbanceConfig& config,
+                     const RandomStream& random) {
+  for (View& view : views_) {
+    view.disturbances.emplace(config, random.Substream(view.array),
+                              view.stack.frame().size());
+  }
+}
+
 TimeStep Pixels::Reset(const ObservationBuffer& out) {
   CheckBuffer(out, spec_, "Pixels");
   const TimeStep step = inner().Reset({.state = out.state});
@@ -120,26 +137,39 @@ void Pixels::Observe(const ObservationBuffer& out) {
 void Pixels::Follow(const TimeStep& step) {
   if (step.IsFirst()) {
     content_ = Content::kOtherEpisode;
+    const int64_t episode = counters().episodes - 1;
+    if (distractions_) distractions_->Begin(physics(), episode);
+    for (View& view : views_) {
+      if (view.disturbances) view.disturbances->Begin(episode);
+    }
     if (!ResetChangesAssets()) return;
     for (View& view : views_) {
       if (view.camera) view.camera->ReloadAssets(physics());
     }
-  } else if (content_ == Content::kPresent) {
-    content_ = Content::kOlder;
+    return;
   }
+  if (distractions_) distractions_->Step();
+  if (content_ == Content::kPresent) content_ = Content::kOlder;
 }
 
 void Pixels::Draw() {
   if (!own_frame_.empty()) inner().Observe({.frame = own_frame_});
   std::span<const uint8_t> own = own_frame_;
-  for (View& view : views_) {
+  for (size_t i = 0; i < views_.size(); ++i) {
+    View& view = views_[i];
     const std::span<uint8_t> frame = view.stack.frame();
     if (view.camera) {
-      view.camera->Render(mutable_physics(), frame);
+      CameraView seen;
+      if (distractions_) {
+        seen = distractions_->View(i, physics(), view.camera->height(),
+                                   view.camera->width());
+      }
+      view.camera->Render(mutable_physics(), frame, seen);
     } else {
       std::ranges::copy(own.first(frame.size()), frame.begin());
       own = own.subspan(frame.size());
     }
+    if (view.disturbances) view.disturbances->Apply(frame);
     if (content_ == Content::kOtherEpisode) {
       view.stack.Fill();
     } else {

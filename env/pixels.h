@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "env/camera.h"
+#include "env/distractions.h"
 #include "env/environment.h"
+#include "env/frame_disturbances.h"
 #include "env/wrappers.h"
 
 namespace replicant::env {
@@ -59,6 +61,15 @@ class Pixels : public EnvironmentWrapper {
   // one is not [H, W, C] or `frame_stack` < 1.
   Pixels(std::unique_ptr<Environment> environment, int frame_stack);
 
+  // Before the first reset: distracts the cameras, or disturbs the frames of
+  // all views. Throw as the constructor of Distractions does; an environment
+  // with own images has no cameras.
+  void Distract(const DistractionConfig& config,
+                std::shared_ptr<const Backgrounds> backgrounds,
+                const RandomStream& random);
+  void Disturb(const FrameDisturbanceConfig& config,
+               const RandomStream& random);
+
   const ObservationSpec& observation_spec() const override { return spec_; }
   TimeStep Reset(const ObservationBuffer& out) override;
   TimeStep Step(std::span<const double> action,
@@ -71,6 +82,7 @@ class Pixels : public EnvironmentWrapper {
     std::string array;
     std::optional<Camera> camera;
     FrameStack stack;
+    std::optional<FrameDisturbances> disturbances;
   };
   // Age of the stacks relative to the current state.
   enum class Content {
@@ -90,6 +102,7 @@ class Pixels : public EnvironmentWrapper {
 
   std::vector<View> views_;
   std::vector<uint8_t> own_frame_;  // of an environment with images
+  std::optional<Distractions> distractions_;
   ObservationSpec spec_;
   Content content_ = Content::kOtherEpisode;
 };

@@ -50,6 +50,9 @@ std::pair<std::string, std::string> KeyOfASimulation(const TaskConfig& config) {
   if (push.newton > 0.0 && push.when.probability > 0.0) {
     return {"task.disturbances.push.newton", "0"};
   }
+  if (config.distractions.IsAny()) {
+    return {"task.distractions", "no camera that moves, and no background"};
+  }
   return {};
 }
 
@@ -116,6 +119,38 @@ void CheckImages(const TaskConfig& config, const ObservationSpec& spec) {
                         config.name));
 }
 
+// Of keys that change pictures.
+void CheckPictures(config::Reader& reader, const TaskConfig& c) {
+  const bool has_background = c.distractions.background.is_enabled;
+  if (!c.has_pixels && c.distractions.IsAny()) {
+    reader.Error("distractions", "of pictures, but pixels.enabled is false");
+  }
+  if (!c.has_pixels && c.disturbances.frames.IsAny()) {
+    reader.Error("disturbances.frames",
+                 "of pictures, but pixels.enabled is false");
+  }
+  if (has_background && c.pixels.camera.renderer.kind == RendererKind::kGl) {
+    reader.Error("distractions.background.enabled",
+                 "true with pixels.renderer gl, which draws no background; "
+                 "allowed: false, or renderer raycast or auto");
+  }
+}
+
+// Distracts and disturbs the pictures of one environment.
+void ChangePictures(const TaskConfig& config,
+                    std::shared_ptr<const Backgrounds> backgrounds,
+                    uint64_t seed, int64_t index, Pixels* pixels) {
+  const RandomStream random(seed, fmt::format("environment-{}", index));
+  if (config.distractions.IsAny()) {
+    pixels->Distract(config.distractions, std::move(backgrounds),
+                     random.Substream("distractions"));
+  }
+  if (config.disturbances.frames.IsAny()) {
+    pixels->Disturb(config.disturbances.frames,
+                    random.Substream("disturbances/frames"));
+  }
+}
+
 }  // namespace
 
 TaskConfig TaskConfig::Read(config::Reader& reader) {
@@ -179,6 +214,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
                          "numbers of the model, changed in this order");
   reader.Section("disturbances", &c.disturbances,
                  "delays, noise, failures and pushes, as on a real robot");
+  reader.Section("distractions", &c.distractions,
+                 "cameras that move, and backgrounds");
+  CheckPictures(reader, c);
   return c;
 }
 
@@ -209,7 +247,10 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
         task.make_environment({.seed = seed, .index = first_index + i}));
     CheckImages(config, one->observation_spec());
     if (config.has_pixels) {
-      one = std::make_unique<Pixels>(std::move(one), config.pixels.frame_stack);
+      auto pixels =
+          std::make_unique<Pixels>(std::move(one), config.pixels.frame_stack);
+      ChangePictures(config, nullptr, seed, first_index + i, pixels.get());
+      one = std::move(pixels);
     }
     environments.push_back(std::move(one));
   }
@@ -224,6 +265,12 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
                              .randomization = config.randomization};
   std::vector<std::unique_ptr<Environment>> environments;
   const Pixels* first_pixels = nullptr;
+  std::shared_ptr<const Backgrounds> backgrounds;
+  if (config.distractions.background.is_enabled) {
+    const CameraOptions camera = config.pixels.Cameras()[0];
+    backgrounds = std::make_shared<const Backgrounds>(
+        config.distractions.background, camera.height, camera.width);
+  }
   for (int64_t i = 0; i < count; ++i) {
     options.index = first_index + i;
     std::unique_ptr<Environment> one = Wrapped(
@@ -233,6 +280,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
           first_pixels == nullptr
               ? std::make_unique<Pixels>(std::move(one), config.pixels)
               : std::make_unique<Pixels>(std::move(one), *first_pixels);
+      ChangePictures(config, backgrounds, seed, options.index, pixels.get());
       if (first_pixels == nullptr) first_pixels = pixels.get();
       one = std::move(pixels);
     }

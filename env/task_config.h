@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/config/reader.h"
+#include "env/distractions.h"
 #include "env/disturbances.h"
 #include "env/environment.h"
 #include "env/model_randomization.h"
@@ -33,6 +34,7 @@ struct TaskConfig {
   // Numbers of the model that each episode draws.
   std::vector<FieldRandomization> randomization;
   DisturbanceConfig disturbances;
+  DistractionConfig distractions;
 
   static TaskConfig Read(config::Reader& reader);
 };
@@ -44,8 +46,9 @@ struct TaskConfig {
 //
 // The environments have the indices `first_index` to `first_index + count - 1`;
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),
-// LoadModel() and Pixels do, and ConfigError for pixels, an MJCF file,
-// randomization or pushes with a task that is not a MuJoCo simulation.
+// LoadModel(), Pixels and Backgrounds do, and ConfigError for pixels, an MJCF
+// file, randomization, pushes or distractions with a task that is not a MuJoCo
+// simulation.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);

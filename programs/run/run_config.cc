@@ -166,8 +166,8 @@ agents::LearningSpec RunConfig::SpecOf(
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
   for (const char* const key :
-       {"task.mjcf", "task.suite_folder", "replay.prior.folder", "images.train",
-        "images.evaluation"}) {
+       {"task.mjcf", "task.suite_folder", "task.distractions.background.folder",
+        "replay.prior.folder", "images.train", "images.evaluation"}) {
     config::MakeAbsolute(document, key);
   }
   for (const auto& workload : registry.workloads.workloads()) {

@@ -194,6 +194,11 @@ TEST(TaskConfigTest, WhatOnlyASimulationHasIsRefused) {
   EXPECT_EQ(MessageOf<ConfigError>(
                 [&] { make({.name = "counter-up", .mjcf = "a.xml"}); }),
             "task.mjcf: counter-up is not a MuJoCo simulation; allowed: empty");
+  TaskConfig moved{.name = "counter-seen", .has_pixels = true};
+  moved.distractions.camera.roll = 0.1;
+  EXPECT_EQ(MessageOf<ConfigError>([&] { make(moved); }),
+            "task.distractions: counter-seen is not a MuJoCo simulation; "
+            "allowed: no camera that moves, and no background");
 }
 
 TaskConfig Read(const std::string& text) {
@@ -219,6 +224,47 @@ TEST(TaskConfigTest, SeveralCamerasHaveSizesOfTheirOwnOrShareOne) {
   config = Read("pixels: {camera: top}");
   ASSERT_EQ(config.pixels.Cameras().size(), 1U);
   EXPECT_EQ(config.pixels.Cameras()[0].camera, "top");
+}
+
+TEST(TaskConfigTest, ChangesOfPicturesWithoutPicturesAreRefused) {
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              Read("disturbances: {frames: {delay: 1}}\n"
+                   "distractions: {camera: {roll: 0.1}}");
+            }),
+            "run.yaml:1:24: disturbances.frames: of pictures, but "
+            "pixels.enabled is false\n"
+            "run.yaml:2:15: distractions: of pictures, but pixels.enabled is "
+            "false");
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              Read("pixels: {enabled: true}\n"
+                   "distractions: {background: {enabled: true, videos: -1}}");
+            }),
+            "run.yaml:2:52: distractions.background.videos: -1 is outside [0, "
+            "1000000] (number of videos, the first by name; each episode draws "
+            "one; 0: all)");
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              Read("pixels: {enabled: true, renderer: gl}\n"
+                   "distractions: {background: {enabled: true}}");
+            }),
+            "run.yaml:2:38: distractions.background.enabled: true with "
+            "pixels.renderer gl, which draws no background; allowed: false, or "
+            "renderer raycast or auto");
+}
+
+// Frames of an environment's own images, too.
+TEST(TaskConfigTest, OwnImagesArriveLate) {
+  TaskConfig config{.name = "counter-seen", .has_pixels = true};
+  config.pixels.frame_stack = 1;
+  config.disturbances.frames.delay = 2;
+  const auto environment =
+      MakeConfiguredEnvironment(CounterTasks(), config, /*seed=*/1, 0);
+  std::vector<uint8_t> pixels(14), seen;
+  environment->Reset({.pixels = pixels});
+  for (int i = 0; i < 4; ++i) {
+    environment->Step(std::vector{0.0}, {.pixels = pixels});
+    seen.push_back(pixels[0]);
+  }
+  EXPECT_EQ(seen, (std::vector<uint8_t>{0, 0, 1, 2}));
 }
 
 TEST(TaskConfigTest, CamerasThatDoNotFitAreRefused) {
