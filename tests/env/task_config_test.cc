@@ -228,23 +228,26 @@ TEST(TaskConfigTest, SeveralCamerasHaveSizesOfTheirOwnOrShareOne) {
 
 TEST(TaskConfigTest, ChangesOfPicturesWithoutPicturesAreRefused) {
   EXPECT_EQ(MessageOf<ConfigError>([] {
-              Read("disturbances: {frames: {delay: 1}}\n"
-                   "distractions: {camera: {roll: 0.1}}");
+              Read(
+                  "disturbances: {frames: {delay: 1}}\n"
+                  "distractions: {camera: {roll: 0.1}}");
             }),
             "run.yaml:1:24: disturbances.frames: of pictures, but "
             "pixels.enabled is false\n"
             "run.yaml:2:15: distractions: of pictures, but pixels.enabled is "
             "false");
   EXPECT_EQ(MessageOf<ConfigError>([] {
-              Read("pixels: {enabled: true}\n"
-                   "distractions: {background: {enabled: true, videos: -1}}");
+              Read(
+                  "pixels: {enabled: true}\n"
+                  "distractions: {background: {enabled: true, videos: -1}}");
             }),
             "run.yaml:2:52: distractions.background.videos: -1 is outside [0, "
             "1000000] (number of videos, the first by name; each episode draws "
             "one; 0: all)");
   EXPECT_EQ(MessageOf<ConfigError>([] {
-              Read("pixels: {enabled: true, renderer: gl}\n"
-                   "distractions: {background: {enabled: true}}");
+              Read(
+                  "pixels: {enabled: true, renderer: gl}\n"
+                  "distractions: {background: {enabled: true}}");
             }),
             "run.yaml:2:38: distractions.background.enabled: true with "
             "pixels.renderer gl, which draws no background; allowed: false, or "
