@@ -537,13 +537,15 @@ def test_all_but_the_suite_works_without_mujoco(foreign_mujoco, tmp_path):
     (tmp_path / "line.py").write_text(ENVIRONMENT)
     text = textwrap.dedent(f"""
         import re, numpy, line, replicant
-        from replicant import replay
+        from replicant import data, replay
         with replay.Replay.start(replay.Signature(((2,), float), ((1,), float))) as service:
             service.status()
         run = replicant.train({str(CONFIG)!r}, {SHORT!r}, folder={str(tmp_path / "run")!r},
                               make_env=line.make)
         policy = run.wait(timeout=280).policy()
         print(policy.step, policy.act(numpy.zeros(2)).shape)
+        print(data.export(run.folder, {str(tmp_path / "exported")!r}, "minari", episodes=1,
+                          make_env=line.make))
         try:
             from replicant import envs
         except ImportError as error:
@@ -557,4 +559,4 @@ def test_all_but_the_suite_works_without_mujoco(foreign_mujoco, tmp_path):
         """)
     found = subprocess.run([sys.executable, "-c", text], env=environment, cwd=tmp_path, text=True,
                            stdout=subprocess.PIPE, timeout=290, check=True)
-    assert found.stdout == "40 (1,)\nTrue\nTrue\n"
+    assert found.stdout == "40 (1,)\n1\nTrue\nTrue\n"

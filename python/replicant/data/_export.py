@@ -192,7 +192,7 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
     if not (source / "config.yaml").exists():
         raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
                       "has a config.yaml")
-    from replicant import Policy, envs
+    from replicant import Policy
 
     # the run's, with all keys
     task = need("yaml", "the run's configuration").safe_load(
@@ -205,6 +205,8 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
             return own
         own.close()
         return _RunReplay(source, own.steps)
+    from replicant import envs  # needs MuJoCo, as the run's task does
+
     env = envs.make(**policy._core.environment, action_repeat_reward=reward_of_repeat)
     try:
         if episodes is None:
