@@ -16,6 +16,7 @@ struct LearningSpec {
   // Steps that actors write for each of their steps; with hindsight more
   // than 1.
   int64_t writes_per_step = 1;
+  bool has_prior = false;  // whether rows of a batch may be prior data
   // Type of parameters and computation.
   DType dtype = DType::kF32;
 };

@@ -39,11 +39,15 @@ constexpr Field<StepWindow> kOfWindows[] = {
     {"window_bootstrap", &StepWindow::bootstrap, Content::kNumber},
     {"window_state", &StepWindow::state, Content::kState}};
 
-// Calls visit(field) for each tensor of a batch, states last.
+constexpr Field<TransitionBatch> kOfPrior{
+    "prior_weight", &TransitionBatch::prior_weight, Content::kNumber};
+
+// Calls visit(field) for each tensor of a batch: states, then prior_weight
+// last.
 template <typename Visit>
 void VisitFields(const LearningSpec& spec, Visit visit) {
   for (const bool is_state : {false, true}) {
-    if (is_state && spec.task.state_size == 0) return;
+    if (is_state && spec.task.state_size == 0) break;
     const auto visit_all = [&](const auto& fields) {
       for (const auto& field : fields) {
         if ((field.content == Content::kState) == is_state) visit(field);
@@ -52,6 +56,7 @@ void VisitFields(const LearningSpec& spec, Visit visit) {
     visit_all(kOfRows);
     if (spec.window > 0) visit_all(kOfWindows);
   }
+  if (spec.has_prior) visit(kOfPrior);
 }
 
 // The type of tensors whose first dimensions are `leading`.

@@ -41,6 +41,10 @@ struct TransitionBatch {
   graph::Output next_observation;   // [B, ...]: where the return bootstraps
   graph::Output next_state;         // [B, S]
   graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
+  // [B]: for a row of prior data the rows of the whole batch / those of prior
+  // data, else 0: mean_b(prior_weight[b] * x[b]) over the whole batch is the
+  // mean of x over prior data. Invalid without LearningSpec::has_prior
+  graph::Output prior_weight = {};
   // of a table with windows; otherwise none
   std::optional<StepWindow> window = {};
 
@@ -60,8 +64,9 @@ struct TransitionTensor {
 };
 
 // Returns the tensors of a batch of `rows` transitions: no window without
-// LearningSpec::window, and no states unless they come in addition to pixels.
-// Floating tensors have LearningSpec::dtype.
+// LearningSpec::window, no states unless they come in addition to pixels, and
+// no prior_weight without LearningSpec::has_prior. Floating tensors have
+// LearningSpec::dtype.
 std::vector<TransitionTensor> TransitionTensors(const LearningSpec& spec,
                                                 int64_t rows);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace replicant::learner {
@@ -29,6 +31,14 @@ BatchSharesConfig BatchSharesConfig::Read(config::Reader& reader) {
       "share of the rows that come from replay.prior, rounded to whole "
       "rows and at least one; the others are acted. 1: all, and "
       "actors' steps are not learned from");
+  reader.Field("default", &c.acted, {0.0, 1.0},
+               "share of the rows that are acted, of the run's own table; "
+               "null: 1 - prior");
+  if (c.acted && std::abs(c.prior + *c.acted - 1.0) > 1e-9) {
+    reader.Error("default", fmt::format("prior {} and default {} make {}, want "
+                                        "shares whose sum is 1",
+                                        c.prior, *c.acted, c.prior + *c.acted));
+  }
   return c;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/config/reader.h"
@@ -24,6 +25,8 @@ struct LimitsConfig {
 // The shares of the tables in a batch.
 struct BatchSharesConfig {
   double prior = 0.5;  // of replay.prior; the rest is acted
+  // of what is acted: 1 - prior; none: as prior leaves it
+  std::optional<double> acted;
 
   static BatchSharesConfig Read(config::Reader& reader);
 };

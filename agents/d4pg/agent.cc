@@ -28,6 +28,12 @@ class D4pgAgent : public Agent {
                       "as many steps as the table's window has",
                       config_.representation.horizon, spec.window));
     }
+    if (config_.behaviour_cloning.is_on() && !spec.has_prior) {
+      throw ConfigError(
+          fmt::format("agent.behaviour_cloning.weight: {}, but there is no "
+                      "prior data; want replay.prior.folder, or 0",
+                      config_.behaviour_cloning.weight));
+    }
     static_cast<void>(SupportOf(spec));
   }
 

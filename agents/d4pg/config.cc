@@ -214,6 +214,24 @@ OptimizerConfig OptimizerConfig::Read(config::Reader& reader) {
   return c;
 }
 
+BehaviourCloningConfig BehaviourCloningConfig::Read(config::Reader& reader) {
+  BehaviourCloningConfig c;
+  reader.Field("weight", &c.weight, {0.0, 1e6},
+               "weight of the mean squared difference between the policy's "
+               "actions and those of prior data, each in [-1, 1], in the "
+               "policy's loss; 0: none. Needs replay.prior.folder");
+  reader.Field("final_weight", &c.final_weight, {0.0, 1e6},
+               "weight at the end of its schedule, which is linear");
+  reader.Field("decay_start", &c.decay_start, {0, 1'000'000'000},
+               "updates before the schedule begins, offline ones included");
+  reader.Field("decay_updates", &c.decay_updates, {0, 1'000'000'000},
+               "length of the schedule in updates; 0: weight throughout");
+  reader.Field("q_filter", &c.has_q_filter,
+               "whether only actions count that the critic values more than "
+               "the policy's");
+  return c;
+}
+
 D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   D4pgConfig c;
   reader.Section("observations", &c.observations,
@@ -246,6 +264,9 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   reader.Field("pre_tanh_penalty_limit", &c.pre_tanh_penalty_limit,
                {0.0, 100.0},
                "absolute output before tanh above which the penalty starts");
+  reader.Section("behaviour_cloning", &c.behaviour_cloning,
+                 "imitation of the actions in prior data, as a part of the "
+                 "policy's loss");
   reader.Field("random_shift", &c.random_shift, {0, 64},
                "maximum random shift of the frames of an update, in pixels; "
                "0: no shift. Pixels only");

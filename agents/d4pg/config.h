@@ -121,6 +121,23 @@ struct RepresentationConfig {
   static RepresentationConfig Read(config::Reader& reader);
 };
 
+// weight[t] * behaviour cloning in the policy's loss (agents/d4pg/losses.h), t
+// the updates so far: weight until decay_start, then linear to final_weight
+// within decay_updates.
+struct BehaviourCloningConfig {
+  double weight = 0.0;
+  double final_weight = 0.0;
+  int64_t decay_start = 0;    // updates
+  int64_t decay_updates = 0;  // 0: constant
+  bool has_q_filter = false;
+
+  static BehaviourCloningConfig Read(config::Reader& reader);
+
+  bool is_on() const {
+    return weight > 0.0 || (decay_updates > 0 && final_weight > 0.0);
+  }
+};
+
 struct D4pgConfig {
   ObservationsConfig observations;
   NetworkConfig networks;
@@ -135,6 +152,7 @@ struct D4pgConfig {
   // weight * mean(max(|u| - limit, 0)^2), u the policy's value before tanh
   double pre_tanh_penalty_weight = 0.0;
   double pre_tanh_penalty_limit = 2.0;
+  BehaviourCloningConfig behaviour_cloning;
   int64_t random_shift = 0;  // pixels; 0: none
   Priority priority = Priority::kCrossEntropy;
 

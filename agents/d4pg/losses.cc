@@ -6,6 +6,7 @@
 #include "engine/graph/ops/optimizer.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
 
@@ -65,6 +66,34 @@ PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
     result.objective = graph::Add(result.objective, penalty);
   }
   return result;
+}
+
+BehaviourCloningResult BehaviourCloning(const BehaviourCloningInputs& inputs,
+                                        bool has_q_filter, CallSite site) {
+  const Graph::SiteScope scope(inputs.action, site);
+  BehaviourCloningResult result;
+  Output weight = inputs.prior_weight;
+  if (has_q_filter) {
+    const Output is_better =
+        graph::Greater(graph::StopGradient(inputs.demonstration_value),
+                       graph::StopGradient(inputs.value));
+    weight = graph::Mul(weight, graph::Cast(is_better, weight.dtype()));
+    result.share = graph::ReduceMean(weight);
+  }
+  const Output error = graph::ReduceMean(
+      graph::Square(graph::Sub(inputs.action, inputs.demonstration)),
+      {.axes = {1}});
+  result.loss = graph::ReduceMean(graph::Mul(weight, error));
+  return result;
+}
+
+Output BehaviourCloningWeight(Graph& graph,
+                              const BehaviourCloningConfig& config, Output step,
+                              DType dtype) {
+  if (config.decay_updates == 0) return graph.Scalar(config.weight, dtype);
+  return nn::LinearSchedule(step, config.weight, config.final_weight,
+                            config.decay_start,
+                            config.decay_start + config.decay_updates, dtype);
 }
 
 }  // namespace replicant::agents::d4pg

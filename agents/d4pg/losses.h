@@ -47,4 +47,36 @@ PolicyLossResult PolicyLoss(const PolicyNetwork::Result& policy, Output value,
                             const D4pgConfig& config,
                             CallSite site = CallSite::Here());
 
+struct BehaviourCloningInputs {
+  Output action;         // [B, A], the policy's
+  Output demonstration;  // [B, A], the batch's
+  Output prior_weight;   // [B], see TransitionBatch
+  // expected returns of demonstration and action, [B]
+  Output demonstration_value;
+  Output value;
+};
+
+struct BehaviourCloningResult {
+  // mean_b prior_weight[b] * kept[b] * mean_a (action - demonstration)^2, []
+  Output loss;
+  // mean_b prior_weight[b] * kept[b]: the share of prior data's rows that
+  // count, []. Invalid without the filter.
+  Output share;
+};
+// kept[b] is 1, with the Q-filter only where demonstration_value > value. No
+// gradient flows through it, nor into the demonstration.
+//
+// Source: loss and filter arXiv:1709.10089, sections IV.B and IV.C. Differs
+// from it: the loss is the mean of rows and numbers of an action, not their
+// sum.
+BehaviourCloningResult BehaviourCloning(const BehaviourCloningInputs& inputs,
+                                        bool has_q_filter,
+                                        CallSite site = CallSite::Here());
+
+// The weight of behaviour cloning after `step` updates (i64 []), as [] of
+// `dtype`.
+Output BehaviourCloningWeight(Graph& graph,
+                              const BehaviourCloningConfig& config, Output step,
+                              DType dtype);
+
 }  // namespace replicant::agents::d4pg

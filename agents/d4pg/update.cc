@@ -220,10 +220,28 @@ CriticNetwork::Result Judge(
   return critic({.encoded = z_sa, .state = {}}, {});
 }
 
+// Adds behaviour cloning to the policy's loss.
+void AddBehaviourCloning(Graph& graph, const BehaviourCloningConfig& config,
+                         const BehaviourCloningInputs& inputs, Output step,
+                         PolicyLossResult* policy, Update* update) {
+  const BehaviourCloningResult cloning =
+      BehaviourCloning(inputs, config.has_q_filter);
+  const Output weight = BehaviourCloningWeight(
+      graph, config, step, graph::ScalarDType(cloning.loss.dtype()));
+  const Output weighted = graph::Mul(cloning.loss, weight);
+  policy->loss = graph::Add(policy->loss, weighted);
+  policy->objective = graph::Add(policy->objective, weighted);
+  update->diagnostics.emplace_back("behaviour_cloning_loss", cloning.loss);
+  if (cloning.share.is_valid()) {
+    update->diagnostics.emplace_back("behaviour_cloning_share", cloning.share);
+  }
+  update->scalars.emplace_back("behaviour_cloning_weight", weight);
+}
+
 // Adds all losses and their gradients by the parameters that they train.
 void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
                const Support& support, const TransitionBatch& batch,
-               const AllNetworks& networks, Update* update) {
+               const AllNetworks& networks, Output step, Update* update) {
   const Features features = networks.encoder(batch.observation, batch.state);
   const Features stopped = Stopped(features);
   std::optional<RepresentationLossResult> representation;
@@ -264,7 +282,16 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
                                          stopped, chosen.action)
                                        .logits),
                     support);
-  const PolicyLossResult policy = PolicyLoss(chosen, value, config);
+  PolicyLossResult policy = PolicyLoss(chosen, value, config);
+  if (config.behaviour_cloning.is_on()) {
+    AddBehaviourCloning(replica.graph(), config.behaviour_cloning,
+                        {.action = chosen.action,
+                         .demonstration = batch.action,
+                         .prior_weight = batch.prior_weight,
+                         .demonstration_value = critic.value,
+                         .value = value},
+                        step, &policy, update);
+  }
 
   update->critic_loss = critic.loss;
   update->policy_loss = policy.loss;
@@ -378,7 +405,7 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
           ShiftedWindow(task, batch.window->observation, update.next_shift);
     }
   }
-  AddLosses(replica, config, support, shifted, networks, &update);
+  AddLosses(replica, config, support, shifted, networks, step.value, &update);
   for (nn::TrainedVariables* const trained :
        {&update.representation, &update.critic, &update.policy}) {
     trained->gradients = replica.MeanGradients(trained->gradients);

@@ -24,7 +24,10 @@ struct Update {
   // (CriticLossResult), and "policy_saturation", the share of actions that the
   // policy chooses beyond 0.99 of their range.
   std::vector<std::pair<std::string, Output>> row_diagnostics;
-  // Over this replica's rows, [] each: "critic_dormant_share" and
+  // Over this replica's rows, [] each: with behaviour cloning its loss, without
+  // its weight, "behaviour_cloning_loss", and with the Q-filter
+  // "behaviour_cloning_share", the share of prior data's rows that it keeps;
+  // "critic_dormant_share" and
   // "policy_dormant_share" (nn::DormantShare()) of the heads' hidden units;
   // with a representation also "representation_dormant_share" of z_s and of the
   // hidden units up to z_sa, and "embedding_rank" (nn::ParticipationRatio()) of
@@ -39,7 +42,8 @@ struct Update {
   // Scalars f32[] for the curves: "critic_learning_rate" and
   // "policy_learning_rate"; with clipping also "critic_gradient_norm" and
   // "policy_gradient_norm", the global norms before clipping. The same of
-  // "encoder" with a representation.
+  // "encoder" with a representation. With behaviour cloning
+  // "behaviour_cloning_weight".
   std::vector<std::pair<std::string, Output>> scalars;
   // Updates that a run must do (PlanSpec::updates).
   std::vector<Output> updates;
@@ -61,7 +65,8 @@ struct Update {
 //   into it from there
 // - critic and encoder: CriticLoss() of (h, action)
 // - policy: PolicyLoss() of critic(stop(h), policy(stop(h))); it trains neither
-//   the encoder (arXiv:2107.09645, section 3.1) nor the critic
+//   the encoder (arXiv:2107.09645, section 3.1) nor the critic. With behaviour
+//   cloning its weight at this update * BehaviourCloning() is added
 // - with a representation, encoder and model: RepresentationLoss() of h and of
 //   the target's features of the window's observations, which are shifted like
 //   o'. The critic reads stop(z_sa) in place of h and action, everywhere with

@@ -160,7 +160,8 @@ agents::LearningSpec RunConfig::SpecOf(
           .discount = items.discount,
           .n_step = items.n_step,
           .window = items.window,
-          .writes_per_step = 1 + actors.hindsight.goals};
+          .writes_per_step = 1 + actors.hindsight.goals,
+          .has_prior = !replay.prior_folder.empty()};
 }
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,

@@ -46,11 +46,19 @@ TEST(TransitionBatchTest, PixelsWithAStateAndAWindowHaveAll) {
                 "next_state f64[6,5]", "window_state f64[6,3,5]"}));
 }
 
+TEST(TransitionBatchTest, PriorDataHasAWeightOfItsRows) {
+  LearningSpec spec = testing::LearningSpecOf(Shape({4}), 2);
+  spec.has_prior = true;
+  EXPECT_EQ(TensorsOf(spec).back(), "prior_weight f32[6]");
+  EXPECT_EQ(TensorsOf(spec).size(), 7U);
+}
+
 // Would catch a tensor of the list that no field of the batch receives.
 TEST(TransitionBatchTest, ABatchTakesEveryTensor) {
   LearningSpec spec = testing::LearningSpecOf(Shape({8, 8, 3}), 2);
   spec.task.state_size = 5;
   spec.window = 3;
+  spec.has_prior = true;
   graph::Graph graph;
   std::set<std::string> taken;
   const auto batch = TransitionBatch::From(spec, [&](const std::string& name) {
@@ -63,6 +71,7 @@ TEST(TransitionBatchTest, ABatchTakesEveryTensor) {
   };
   EXPECT_EQ(name_of(batch.next_state), "next_state");
   EXPECT_EQ(name_of(batch.window->state), "window_state");
+  EXPECT_EQ(name_of(batch.prior_weight), "prior_weight");
   EXPECT_EQ(name_of(batch.window->bootstrap), "window_bootstrap");
 }
 

@@ -58,6 +58,18 @@ TEST(LearnerConfigTest, OtherSizesOfAGroupAreRefused) {
   }
 }
 
+TEST(LearnerConfigTest, SharesOfABatchMakeOne) {
+  const auto load = [](const std::string& yaml) {
+    return config::Load<BatchSharesConfig>(
+               config::Document::FromText("shares.yaml", yaml))
+        .config;
+  };
+  EXPECT_EQ(load("{prior: 0.1, default: 0.9}").prior, 0.1);
+  EXPECT_EQ(MessageOf([&] { load("{prior: 0.5, default: 0.25}"); }),
+            "shares.yaml:1:23: default: prior 0.5 and default 0.25 make 0.75, "
+            "want shares whose sum is 1");
+}
+
 TEST(LearnerConfigTest, AWorkloadOfImagesKeepsItsBatch) {
   LearnerConfig config = GroupOfFive(60);
   config.workload = "resnet50";

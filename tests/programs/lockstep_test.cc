@@ -218,7 +218,10 @@ TEST_F(LockstepTest, ARunWithPriorDataIsResumedToTheBit) {
     return RunShort(
         folder,
         {"replay.prior.folder=" + (folder_.path() / "earlier/replay").string(),
-         "learner.batch_shares.prior=0.25", "learner.offline_updates=15",
+         "learner.batch_shares={prior: 0.25, default: 0.75}",
+         "learner.offline_updates=15",
+         "agent.behaviour_cloning={weight: 1, decay_start: 10, decay_updates: "
+         "15, q_filter: true}",
          "learner.importance_exponent=0.4", "learner.log_interval_s=0.01",
          "learner.limits.max_steps=" + std::to_string(steps)});
   };

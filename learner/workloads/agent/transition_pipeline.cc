@@ -120,7 +120,22 @@ NextResult TransitionPipeline::Draw(Clock::TimePoint deadline, Views batch,
   Copy(std::as_bytes(DiscountsOf(*drawn)), ViewOf("discount", batch));
   Copy(std::as_bytes(std::span(drawn_batch.weights)),
        ViewOf("importance_weight", batch));
+  if (spec_.has_prior) WritePriorWeights(drawn_batch, batch);
   return NextResult::kOk;
+}
+
+void TransitionPipeline::WritePriorWeights(const replay::Batch& from,
+                                           Views batch) const {
+  const auto num_prior =
+      std::ranges::count(from.shards, replay::Batch::kPriorShard);
+  const float weight =
+      static_cast<float>(batch_size_) /
+      static_cast<float>(std::max<std::ptrdiff_t>(1, num_prior));
+  const std::span out = ViewOf("prior_weight", batch).Span<float>();
+  std::ranges::fill(out, 0.0F);
+  for (size_t row = 0; row < from.shards.size(); ++row) {
+    if (from.shards[row] == replay::Batch::kPriorShard) out[row] = weight;
+  }
 }
 
 const MutableTensorView& TransitionPipeline::ViewOf(std::string_view name,

@@ -77,6 +77,8 @@ class TransitionPipeline : public replicator::InputPipeline {
   void WriteImages(std::span<const std::byte* const> stack,
                    std::span<std::byte> out) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
+  // Writes agents::TransitionBatch::prior_weight.
+  void WritePriorWeights(const replay::Batch& from, Views batch) const;
   // The tensor of this name.
   const MutableTensorView& ViewOf(std::string_view name, Views batch) const;
   // Steps from o_t to the observation where a return of `num_steps` steps

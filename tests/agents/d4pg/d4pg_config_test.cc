@@ -75,6 +75,11 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
             }),
             "agent.yaml:1:84: representation: horizon 5 predicts embeddings of "
             "the target encoder; want target.has_encoder: true, got false");
+  EXPECT_EQ(MessageOf([] { Load("behaviour_cloning: {weight: -1}"); }),
+            "agent.yaml:1:29: behaviour_cloning.weight: -1 is outside [0, "
+            "1000000] (weight of the mean squared difference between the "
+            "policy's actions and those of prior data, each in [-1, 1], in the "
+            "policy's loss; 0: none. Needs replay.prior.folder)");
   // a section of the first versions
   EXPECT_EQ(MessageOf([] { Load("prediction: {horizon: 5}"); }),
             "agent.yaml:1:13: prediction: gone; agent.representation takes its "
@@ -92,6 +97,18 @@ TEST(D4pgConfigTest, ARepresentationNeedsWindowsOfItsHorizon) {
             "agent.representation.horizon: 5, but the table's window is 0; "
             "want as many steps as the table's window has");
   spec.window = 5;
+  agent->Check(spec);
+}
+
+TEST(D4pgConfigTest, BehaviourCloningNeedsPriorData) {
+  const auto agent = MakeAgent(Load("{behaviour_cloning: {weight: 0.5}}"));
+  LearningSpec spec{.task = {.observation = Shape({4}),
+                             .action_minimum = {-1.0},
+                             .action_maximum = {1.0}}};
+  EXPECT_EQ(MessageOf<ConfigError>([&] { agent->Check(spec); }),
+            "agent.behaviour_cloning.weight: 0.5, but there is no prior data; "
+            "want replay.prior.folder, or 0");
+  spec.has_prior = true;
   agent->Check(spec);
 }
 

@@ -36,12 +36,15 @@ inline D4pgCase StateCase(DType dtype) {
   c.agent.critic_optimizer.learning_rate = 1e-3;
   c.agent.policy_optimizer.learning_rate = 1e-3;
   c.agent.pre_tanh_penalty_weight = 0.1;
+  c.agent.behaviour_cloning = {
+      .weight = 0.5, .final_weight = 0.1, .decay_start = 2, .decay_updates = 5};
   // so low that it matters
   c.agent.critic_optimizer.max_gradient_norm = 0.5;
   c.spec = {.task = {.observation = Shape({5}),
                      .action_minimum = {-1.0, -1.0},
                      .action_maximum = {1.0, 1.0}},
             .discount = 0.9,
+            .has_prior = true,
             .dtype = dtype};
   return c;
 }

@@ -71,6 +71,8 @@ class TableTransitions : public replay::BatchSource {
       replay::FrameRoom room;
       batch->Take(message, 0, 0, 1.0, room);
     }
+    std::fill(batch->shards.end() - num_prior, batch->shards.end(),
+              replay::Batch::kPriorShard);
     return replay::ReadResult::kOk;
   }
   bool CanReadAhead() const override { return can_read_ahead; }
@@ -103,6 +105,7 @@ class TableTransitions : public replay::BatchSource {
 
   bool is_damaged = false;
   bool can_read_ahead = true;
+  int num_prior = 0;  // the last rows
 
  private:
   const replay::BatchForm form_;
@@ -128,7 +131,8 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
                             .action_maximum = {1.0, 1.0}},
                    .discount = items.discount,
                    .n_step = items.n_step,
-                   .window = items.window},
+                   .window = items.window,
+                   .has_prior = true},
                   kBatch, /*num_threads=*/2, &source_) {
     for (const auto& spec : pipeline_.specs()) {
       tensors_.emplace_back(spec.dtype, spec.shape);
@@ -207,6 +211,19 @@ TEST_P(TransitionPipelineTest, ABatchStaysWhileTheNextOneIsReadAhead) {
 TEST_P(TransitionPipelineTest, ASourceMayRefuseToBeReadAhead) {
   source_.can_read_ahead = false;
   EXPECT_EQ(pipeline_.NextAhead({}, views_), replicator::NextResult::kTimeout);
+}
+
+// A half of acted rows doubles the weight of the others.
+TEST_P(TransitionPipelineTest, RowsOfPriorDataHaveTheirWeight) {
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  const std::span<const float> weights = View("prior_weight").Span<float>();
+  EXPECT_THAT(weights, ::testing::Each(0.0F));
+  source_.num_prior = 2;
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  EXPECT_THAT(weights, ::testing::ElementsAre(0, 0, 0, 0, 0, 0, 4, 4));
+  source_.num_prior = kBatch;
+  ASSERT_EQ(Next(), replicator::NextResult::kOk);
+  EXPECT_THAT(weights, ::testing::Each(1.0F));
 }
 
 TEST_P(TransitionPipelineTest, DamagedFramesAreAnError) {
