@@ -68,15 +68,17 @@ def mujoco_if_any():
 def load_onednn():
     """Loads oneDNN's library from the package onednn-cpu-gomp."""
     try:
-        found = [f for f in files("onednn-cpu-gomp") or [] if f.name == "libdnnl.so.3"]
+        listed = files("onednn-cpu-gomp")
     except PackageNotFoundError:
-        found = []
-    if not found:
+        listed = None
+    if not listed:
         raise ImportError("libdnnl.so.3 was not found; hint: pip install onednn-cpu-gomp==2023.2.0")
-    library = found[0].locate().resolve()
-    if not library.exists():
+    # from Python 3.12 on, files that do not exist are not listed
+    libraries = [f.locate().resolve() for f in listed if f.name == "libdnnl.so.3"]
+    if not libraries or not libraries[0].exists():
         raise ImportError("libdnnl.so.3 was not found; pip's --target leaves it out; hint: install "
                           "with --prefix, or into an environment")
+    library = libraries[0]
     try:
         ctypes.CDLL(str(library))
     except OSError as error:
