@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "learner/data/files/decode.h"
-#include "learner/data/files/folder_entries.h"
-#include "learner/data/files/image_names.h"
-#include "learner/data/files/positional_file.h"
-#include "learner/data/files/resize.h"
+#include "base/images/decode.h"
+#include "base/images/folder_entries.h"
+#include "base/images/image_names.h"
+#include "base/images/positional_file.h"
+#include "base/images/resize.h"
 
 namespace replicant::env {
 namespace {

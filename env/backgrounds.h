@@ -31,7 +31,7 @@ struct BackgroundConfig {
 };
 
 // The videos of a folder: image files in the order of their names
-// (learner/data/files/decode.h has the formats). An image is decoded when it is
+// (base/images/decode.h has the formats). An image is decoded when it is
 // first asked for and kept in the size that was asked for, height * width * 3
 // bytes.
 //

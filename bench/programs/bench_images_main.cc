@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/images/encode_png.h"
 #include "base/rng.h"
 #include "learner/data/encoded_images.h"
-#include "learner/data/files/encode_png.h"
 #include "programs/run/registry.h"
 
 namespace replicant::data {

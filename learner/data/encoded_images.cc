@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "learner/data/files/decode.h"
-#include "learner/data/files/positional_file.h"
-#include "learner/data/files/resize.h"
+#include "base/images/decode.h"
+#include "base/images/positional_file.h"
+#include "base/images/resize.h"
 
 namespace replicant::data {
 namespace {

@@ -9,7 +9,7 @@
 #include "learner/data/image_source.h"
 #include "learner/data/left_out.h"
 
-// Sources of image files (learner/data/files/decode.h has the formats).
+// Sources of image files (base/images/decode.h has the formats).
 namespace replicant::data {
 
 // Larger files are refused.
@@ -36,7 +36,7 @@ struct EncodedImages {
 
 // Opens a folder with one folder of images per class, like torchvision's
 // ImageFolder: classes are numbered in the order of their names; images are the
-// files of kImageFiles (learner/data/files/image_names.h) at any depth, in the
+// files of kImageFiles (base/images/image_names.h) at any depth, in the
 // order of their paths. Links to folders are followed, but not back to a folder
 // on the way down. Other files are left out, and so is what tools leave behind
 // (IsLeftByTools()), which ImageFolder takes for classes and images. With

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/images/folder_entries.h"
+#include "base/images/image_names.h"
 #include "learner/data/encoded_images.h"
-#include "learner/data/files/folder_entries.h"
-#include "learner/data/files/image_names.h"
 
 namespace replicant::data {
 namespace {

@@ -15,7 +15,7 @@ struct LeftOut {
   bool is_loss = false;
 };
 
-// The reason of IsLeftByTools() (learner/data/files/image_names.h).
+// The reason of IsLeftByTools() (base/images/image_names.h).
 inline constexpr const char* kHiddenFiles = "hidden files and folders";
 
 // Counts what a source leaves out, by reason, in the order of the first ones.

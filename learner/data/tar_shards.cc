@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/images/folder_entries.h"
+#include "base/images/image_names.h"
+#include "base/images/positional_file.h"
+#include "base/images/tar.h"
 #include "learner/data/encoded_images.h"
-#include "learner/data/files/folder_entries.h"
-#include "learner/data/files/image_names.h"
-#include "learner/data/files/positional_file.h"
-#include "learner/data/files/tar.h"
 
 namespace replicant::data {
 namespace {

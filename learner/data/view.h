@@ -5,8 +5,8 @@
 #include <span>
 
 #include "base/config/reader.h"
+#include "base/images/image.h"
 #include "base/rng.h"
-#include "learner/data/files/image.h"
 
 namespace replicant::data {
 

@@ -7,10 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "base/images/resize.h"
 #include "engine/kernels/backend.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/variable_store.h"
-#include "learner/data/files/resize.h"
 
 namespace replicant::learner {
 

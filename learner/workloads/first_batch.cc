@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "learner/data/files/encode_png.h"
+#include "base/images/encode_png.h"
 
 namespace replicant::learner {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "base/images/image.h"
 #include "base/mutex.h"
-#include "learner/data/files/image.h"
 #include "learner/data/positioned_pipeline.h"
 
 namespace replicant::learner {

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/images/encode_png.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/shape_ops.h"
 #include "engine/nn/optimizers.h"
-#include "learner/data/files/encode_png.h"
 #include "learner/data/image_pipeline.h"
 #include "learner/workloads/synthetic_images.h"
 

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/images/encode_png.h"
 #include "base/rng.h"
 #include "base/thread.h"
-#include "learner/data/files/encode_png.h"
 #include "learner/workloads/model_file.h"
 
 namespace replicant::learner {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/fs.h"
+#include "base/images/encode_png.h"
 #include "env/pixels.h"
-#include "learner/data/files/encode_png.h"
 #include "tests/env/small_task.h"
 
 namespace replicant::env {

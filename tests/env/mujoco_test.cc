@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fs.h"
-#include "learner/data/files/encode_png.h"
+#include "base/images/encode_png.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::env {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/data/files/decode.h"
-#include "learner/data/files/resize.h"
+#include "base/images/decode.h"
+#include "base/images/resize.h"
 
 namespace replicant::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 namespace replicant::data {
 namespace {

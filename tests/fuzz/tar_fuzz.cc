@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "learner/data/files/tar.h"
+#include "base/images/tar.h"
 
 namespace replicant::data {
 namespace {

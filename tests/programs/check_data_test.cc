@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
-#include "learner/data/files/encode_png.h"
+#include "base/images/encode_png.h"
 #include "programs/check_data/check_data_program.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/format/chunk_format.h"

@@ -14,11 +14,11 @@
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/images/decode.h"
+#include "base/images/resize.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "base/tensor/safetensors.h"
-#include "learner/data/files/decode.h"
-#include "learner/data/files/resize.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::data {

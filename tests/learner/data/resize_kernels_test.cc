@@ -1,5 +1,5 @@
 // The vector loops give the plain loops' bytes, on any processor.
-#include "learner/data/files/resize_kernels.h"
+#include "base/images/resize_kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 namespace replicant::data {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 namespace replicant::data {
 namespace {

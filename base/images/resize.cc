@@ -1,10 +1,10 @@
-#include "learner/data/files/resize.h"
+#include "base/images/resize.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
-#include "learner/data/files/resize_kernels.h"
+#include "base/images/resize_kernels.h"
 
 namespace replicant::data {
 

@@ -1,4 +1,4 @@
-#include "learner/data/files/positional_file.h"
+#include "base/images/positional_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "learner/data/files/image.h"
+#include "base/images/image.h"
 
 namespace replicant::data {
 namespace {

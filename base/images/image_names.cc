@@ -1,4 +1,4 @@
-#include "learner/data/files/image_names.h"
+#include "base/images/image_names.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 namespace replicant::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "learner/data/files/tar.h"
+#include "base/images/tar.h"
 
 #include <fmt/format.h>
 

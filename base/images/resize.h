@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "learner/data/files/image.h"
+#include "base/images/image.h"
 
 namespace replicant::data {
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "learner/data/files/image.h"
+#include "base/images/image.h"
 
 namespace replicant::data {
 

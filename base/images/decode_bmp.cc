@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 #define STB_IMAGE_IMPLEMENTATION
 #define STB_IMAGE_STATIC

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 namespace replicant::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "learner/data/files/folder_entries.h"
+#include "base/images/folder_entries.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "learner/data/files/resize_kernels.h"
+#include "base/images/resize_kernels.h"
 
 #include <cstddef>
 
@@ -6,7 +6,7 @@
 
 // Highway includes this file once per instruction set.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "learner/data/files/resize_kernels.cc"
+#define HWY_TARGET_INCLUDE "base/images/resize_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

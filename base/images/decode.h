@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "learner/data/files/image.h"
+#include "base/images/image.h"
 
 // Decoders of the visible part of a JPEG, PNG, WebP, TIFF, BMP, PGM or PPM
 // file.

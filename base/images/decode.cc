@@ -1,4 +1,4 @@
-#include "learner/data/files/decode.h"
+#include "base/images/decode.h"
 
 #include <fmt/format.h>
 

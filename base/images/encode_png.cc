@@ -1,4 +1,4 @@
-#include "learner/data/files/encode_png.h"
+#include "base/images/encode_png.h"
 
 #include <fmt/format.h>
 #include <png.h>
