@@ -27,7 +27,7 @@ from replicant._report import flat_yaml
 from replicant.errors import Error, IoError
 
 _SETTLE_S = 2.0  # from the first update; the queues fill
-_LONGEST_START_S = 60.0
+_LONGEST_START_S = 180.0
 _LEAST_S = 2.0  # status.json is written once a second
 # A rate within this share of the best is no better: two trials of one configuration differ by it.
 _NOISE = 0.05
