@@ -36,12 +36,24 @@ bool IsHostName(const std::string& name) {
          name.find_first_of(" \t\r\n'\"") == std::string::npos;
 }
 
-void ReplaceAll(const std::string& from, const std::string& to,
-                std::string* text) {
-  for (size_t at = text->find(from); at != std::string::npos;
-       at = text->find(from, at + to.size())) {
-    text->replace(at, from.size(), to);
+// Reports each element of a list that does not have the form of its key.
+void CheckForms(config::Reader& reader, const std::string& key,
+                const std::vector<std::string>& list, const char* form,
+                bool (*has_form)(const std::string& element)) {
+  for (const std::string& element : list) {
+    if (has_form(element)) continue;
+    reader.Error(key, fmt::format("'{}' is not of the form {}", element, form));
   }
+}
+
+bool IsNodeLabel(const std::string& text) {
+  const size_t sign = text.find('=');
+  return sign != 0 && sign != std::string::npos &&
+         text.find_first_of(" \"\\\n") == std::string::npos;
+}
+
+bool IsOption(const std::string& text) {
+  return text.starts_with("--") && text.find('\n') == std::string::npos;
 }
 
 // A numeric address, of IPv6 in brackets; nothing for loopback and addresses of
@@ -159,14 +171,8 @@ RoleResources RoleResources::Read(config::Reader& reader,
   reader.Field("priority_class", &c.priority_class,
                "PriorityClass of the role's pods; empty: the cluster's "
                "default");
-  for (const std::string& label : c.node_selector) {
-    const size_t sign = label.find('=');
-    if (sign == 0 || sign == std::string::npos ||
-        label.find_first_of(" \"\\\n") != std::string::npos) {
-      reader.Error("node_selector",
-                   fmt::format("'{}' is not of the form LABEL=VALUE", label));
-    }
-  }
+  CheckForms(reader, "node_selector", c.node_selector, "LABEL=VALUE",
+             &IsNodeLabel);
   return c;
 }
 
@@ -223,12 +229,7 @@ SlurmConfig SlurmConfig::Read(config::Reader& reader) {
   reader.Field("options", &c.options, {0, 100},
                "further options of every job, one #SBATCH line each, for "
                "example: --qos=low");
-  for (const std::string& option : c.options) {
-    if (!option.starts_with("--") || option.find('\n') != std::string::npos) {
-      reader.Error("options",
-                   fmt::format("'{}' is not of the form --NAME=VALUE", option));
-    }
-  }
+  CheckForms(reader, "options", c.options, "--NAME=VALUE", &IsOption);
   return c;
 }
 
@@ -342,6 +343,14 @@ std::vector<std::string> ClusterConfig::ShardAddresses() const {
     if (!host.shard_address.empty()) addresses.push_back(host.shard_address);
   }
   return addresses;
+}
+
+void ReplaceAll(const std::string& from, const std::string& to,
+                std::string* text) {
+  for (size_t at = text->find(from); at != std::string::npos;
+       at = text->find(from, at + to.size())) {
+    text->replace(at, from.size(), to);
+  }
 }
 
 std::vector<std::string> FillTemplate(const std::string& command_template,

@@ -117,6 +117,10 @@ struct ClusterConfig {
   static ClusterConfig Read(config::Reader& reader);
 };
 
+// Replaces every `from` in `text`, which is not empty, by `to`.
+void ReplaceAll(const std::string& from, const std::string& to,
+                std::string* text);
+
 // Replaces the word {command} of a template by `words`, and {host} anywhere by
 // `host`. A template without {command} gets the words at its end. Blanks
 // separate the words of a template; there are no quotes.

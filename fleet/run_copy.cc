@@ -7,11 +7,11 @@
 #include <exception>
 #include <optional>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "fleet/cluster_config.h"
 #include "fleet/run_folder.h"
 
 namespace replicant::fleet {
@@ -23,14 +23,10 @@ constexpr auto kLookInterval = std::chrono::seconds(1);
 // The words of a command, split at blanks, with the folder in place of "{run}".
 std::vector<std::string> CopyWords(const std::string& command,
                                    const std::filesystem::path& run) {
-  constexpr std::string_view kRun = "{run}";
   std::vector<std::string> words;
   std::istringstream stream(command);
   for (std::string word; stream >> word;) {
-    for (size_t at = word.find(kRun); at != std::string::npos;
-         at = word.find(kRun, at + run.native().size())) {
-      word.replace(at, kRun.size(), run.native());
-    }
+    ReplaceAll("{run}", run.native(), &word);
     words.push_back(word);
   }
   return words;
