@@ -54,18 +54,12 @@ class HostPool::HostProcess final : public RoleProcess {
     return state_->status;
   }
   void Signal(int signal_number) override {
-    pool_.Order(state_, key_, signal_number);
+    pool_.Order(*state_, key_, signal_number);
   }
   int fd() const override { return -1; }
   bool IsReachable() const override {
     MutexLock lock(pool_.mutex_);
-    for (const auto& [id, agent] : pool_.agents_) {
-      const auto found = agent.processes.find(key_);
-      if (found != agent.processes.end() && found->second == state_) {
-        return pool_.IsHeard(agent);
-      }
-    }
-    return false;
+    return state_->agent != nullptr && pool_.IsHeard(*state_->agent);
   }
   bool IsLost() const override {
     MutexLock lock(pool_.mutex_);
@@ -99,13 +93,16 @@ JoinReply HostPool::Join(const JoinRequest& request) {
   MutexLock lock(mutex_);
   if (dismissed_because_) return {.refusal = *dismissed_because_, .files = {}};
   if (!agents_.contains(request.agent)) {
-    Lose([&](const Agent& agent) { return agent.host == request.host; },
-         "was replaced by a new agent");
+    if (const auto earlier = agent_of_host_.find(request.host);
+        earlier != agent_of_host_.end()) {
+      Forget(earlier->second, "was replaced by a new agent");
+    }
   }
   auto [found, is_new] = agents_.try_emplace(request.agent);
   Agent& agent = found->second;
   agent.heard_at = options_.clock->Now();
   if (is_new) {
+    agent.id = request.agent;
     agent.host = request.host;
     agent.role = request.role;
     agent.slots = request.slots;
@@ -113,6 +110,8 @@ JoinReply HostPool::Join(const JoinRequest& request) {
       agent.slots = std::max<int64_t>(
           1, request.processors / options_.processors_per_process);
     }
+    agent_of_host_[agent.host] = agent.id;
+    rooms_[agent.role].insert(RoomOf(agent));
     spdlog::info("host {} joins with room for {} of role {}", agent.host,
                  agent.slots, agent.role);
   }
@@ -145,7 +144,8 @@ ReportReply HostPool::Report(const AgentReport& report) {
     const auto ended = agent.processes.find({process.id, process.incarnation});
     if (ended == agent.processes.end()) continue;
     ended->second->status = ExitStatus{process.code, process.signal};
-    agent.processes.erase(ended);
+    ended->second->agent = nullptr;
+    ChangeRoom(agent, [&] { agent.processes.erase(ended); });
   }
   std::erase_if(agent.orders, [&](const AgentOrder& order) {
     return order.number <= report.last_order;
@@ -183,20 +183,29 @@ bool HostPool::IsHeard(const Agent& agent) const {
   return options_.clock->Now() - agent.heard_at <= kHeard;
 }
 
-int64_t HostPool::RoomOf(const Agent& agent, const RoleId& id) const {
-  const bool takes_it = agent.role == id.role || agent.role == id.ToString();
-  if (!takes_it || !IsHeard(agent)) return 0;
-  return agent.slots - static_cast<int64_t>(agent.processes.size());
+std::pair<int64_t, uint64_t> HostPool::RoomOf(const Agent& agent) {
+  return {static_cast<int64_t>(agent.processes.size()) - agent.slots, agent.id};
 }
 
-HostPool::Agent* HostPool::FindRoom(const RoleId& id) {
-  Agent* best = nullptr;
-  int64_t most = 0;
-  for (auto& [number, agent] : agents_) {
-    const int64_t room = RoomOf(agent, id);
-    if (room > most) {
-      most = room;
-      best = &agent;
+void HostPool::ChangeRoom(Agent& agent, const std::function<void()>& change) {
+  Room& room = rooms_[agent.role];
+  room.erase(RoomOf(agent));
+  change();
+  room.insert(RoomOf(agent));
+}
+
+const HostPool::Agent* HostPool::FindRoom(const RoleId& id) const {
+  const Agent* best = nullptr;
+  // a host offers room for a role, or for one process
+  for (const std::string& offered : {id.role, id.ToString()}) {
+    const auto room = rooms_.find(offered);
+    if (room == rooms_.end()) continue;
+    for (const auto& [places, number] : room->second) {
+      if (places >= 0) break;
+      const Agent& agent = agents_.at(number);
+      if (!IsHeard(agent)) continue;
+      if (best == nullptr || RoomOf(agent) < RoomOf(*best)) best = &agent;
+      break;
     }
   }
   return best;
@@ -204,9 +213,7 @@ HostPool::Agent* HostPool::FindRoom(const RoleId& id) {
 
 bool HostPool::HasRoom(const RoleId& id) const {
   MutexLock lock(mutex_);
-  if (dismissed_because_) return false;
-  return std::ranges::any_of(
-      agents_, [&](const auto& entry) { return RoomOf(entry.second, id) > 0; });
+  return !dismissed_because_ && FindRoom(id) != nullptr;
 }
 
 std::unique_ptr<RoleProcess> HostPool::Start(
@@ -214,38 +221,36 @@ std::unique_ptr<RoleProcess> HostPool::Start(
     const std::vector<std::string>& arguments,
     const std::filesystem::path& log) {
   MutexLock lock(mutex_);
-  Agent* const agent = FindRoom(id);
-  if (agent == nullptr) {
+  const Agent* const found = FindRoom(id);
+  if (found == nullptr) {
     throw IoError(fmt::format("no host has room for {}", id.ToString()));
   }
+  Agent& agent = agents_.at(found->id);
   const ProcessKey key = {id, incarnation};
   auto state = std::make_shared<ProcessState>();
-  state->host = agent->host;
+  state->host = agent.host;
   state->log = log;
-  agent->processes[key] = state;
-  agent->orders.push_back({.number = ++agent->last_order,
-                           .kind = AgentOrder::Kind::kStart,
-                           .id = id,
-                           .incarnation = incarnation,
-                           .signal = 0,
-                           .arguments = arguments});
+  state->agent = &agent;
+  ChangeRoom(agent, [&] { agent.processes[key] = state; });
+  agent.orders.push_back({.number = ++agent.last_order,
+                          .kind = AgentOrder::Kind::kStart,
+                          .id = id,
+                          .incarnation = incarnation,
+                          .signal = 0,
+                          .arguments = arguments});
   return std::make_unique<HostProcess>(this, std::move(state), key);
 }
 
-void HostPool::Order(const std::shared_ptr<ProcessState>& state,
-                     const ProcessKey& key, int signal_number) {
+void HostPool::Order(const ProcessState& state, const ProcessKey& key,
+                     int signal_number) {
   MutexLock lock(mutex_);
-  for (auto& [id, agent] : agents_) {
-    const auto found = agent.processes.find(key);
-    if (found == agent.processes.end() || found->second != state) continue;
-    agent.orders.push_back({.number = ++agent.last_order,
-                            .kind = AgentOrder::Kind::kSignal,
-                            .id = key.first,
-                            .incarnation = key.second,
-                            .signal = signal_number,
-                            .arguments = {}});
-    return;
-  }
+  if (state.agent == nullptr) return;
+  state.agent->orders.push_back({.number = ++state.agent->last_order,
+                                 .kind = AgentOrder::Kind::kSignal,
+                                 .id = key.first,
+                                 .incarnation = key.second,
+                                 .signal = signal_number,
+                                 .arguments = {}});
 }
 
 void HostPool::Forget(uint64_t id, const std::string& why) {
@@ -262,41 +267,35 @@ void HostPool::Forget(uint64_t id, const std::string& why) {
   for (const auto& [key, state] : agent.processes) {
     state->is_lost = true;
     state->status = ExitStatus{-1, SIGKILL};
+    state->agent = nullptr;
   }
+  rooms_[agent.role].erase(RoomOf(agent));
+  agent_of_host_.erase(agent.host);
   agents_.erase(found);
-}
-
-void HostPool::Lose(const std::function<bool(const Agent& agent)>& is_lost,
-                    const std::string& why) {
-  std::vector<uint64_t> lost;
-  for (const auto& [id, agent] : agents_) {
-    if (is_lost(agent)) lost.push_back(id);
-  }
-  for (const uint64_t id : lost) Forget(id, why);
 }
 
 void HostPool::Update(bool have_all_a_place) {
   MutexLock lock(mutex_);
   const Clock::TimePoint now = options_.clock->Now();
-  Lose(
-      [&](const Agent& agent) {
-        return now - agent.heard_at > options_.timeout + kMargin;
-      },
-      fmt::format("is lost: silent for more than {:.3g} s",
-                  ToSeconds(options_.timeout)));
+  std::vector<uint64_t> lost;
   for (auto& [id, agent] : agents_) {
+    if (now - agent.heard_at > options_.timeout + kMargin) lost.push_back(id);
     if (!have_all_a_place || !agent.processes.empty()) {
       agent.not_needed_since.reset();
     } else if (!agent.not_needed_since) {
       agent.not_needed_since = now;
     }
   }
+  for (const uint64_t id : lost) {
+    Forget(id, fmt::format("is lost: silent for more than {:.3g} s",
+                           ToSeconds(options_.timeout)));
+  }
 }
 
 void HostPool::Lose(const std::string& host, const std::string& why) {
   MutexLock lock(mutex_);
-  Lose([&](const Agent& agent) { return agent.host == host; },
-       "is lost: " + why);
+  const auto found = agent_of_host_.find(host);
+  if (found != agent_of_host_.end()) Forget(found->second, "is lost: " + why);
 }
 
 void HostPool::Dismiss(const std::string& why) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,13 +95,16 @@ class HostPool {
   class HostProcess;
   using ProcessKey = std::pair<RoleId, uint32_t>;  // with its incarnation
 
+  struct Agent;
   struct ProcessState {
     std::string host;
     std::filesystem::path log;
+    Agent* agent = nullptr;  // that runs it; null once it has ended
     std::optional<ExitStatus> status;
     bool is_lost = false;
   };
   struct Agent {
+    uint64_t id = 0;
     std::string host;
     std::string role;
     int64_t slots = 0;
@@ -112,21 +116,27 @@ class HostPool {
     std::optional<Clock::TimePoint> not_needed_since;
   };
 
+  // Agents with room, the most room first, of equal ones the smallest id.
+  using Room = std::set<std::pair<int64_t, uint64_t>>;  // {-places, id}
+
   void Forget(uint64_t id, const std::string& why) REQUIRES(mutex_);
-  void Lose(const std::function<bool(const Agent& agent)>& is_lost,
-            const std::string& why) REQUIRES(mutex_);
-  // Number of processes that the agent can take now; 0 if it is silent.
-  int64_t RoomOf(const Agent& agent, const RoleId& id) const;
-  // The agent with the most room; nullptr if no agent has room.
-  Agent* FindRoom(const RoleId& id) REQUIRES(mutex_);
+  // The responsive agent with the most room; nullptr if no agent has room.
+  // O(log(agents) + silent agents).
+  const Agent* FindRoom(const RoleId& id) const REQUIRES(mutex_);
+  // Calls `change` and keeps `rooms_` in step with the agent.
+  void ChangeRoom(Agent& agent, const std::function<void()>& change)
+      REQUIRES(mutex_);
+  static std::pair<int64_t, uint64_t> RoomOf(const Agent& agent);
   bool IsHeard(const Agent& agent) const;
-  void Order(const std::shared_ptr<ProcessState>& state, const ProcessKey& key,
+  void Order(const ProcessState& state, const ProcessKey& key,
              int signal_number) EXCLUDES(mutex_);
   void KeepLogs(const Agent& agent, const AgentReport& report) REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
   std::map<uint64_t, Agent> agents_ GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> agent_of_host_ GUARDED_BY(mutex_);
+  std::map<std::string, Room> rooms_ GUARDED_BY(mutex_);  // by Agent::role
   std::optional<std::string> dismissed_because_ GUARDED_BY(mutex_);
   // writes the logs, so that no disk delays the answers
   DiskQueue disk_;

@@ -1,7 +1,9 @@
 #include "fleet/log_follower.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <optional>
@@ -64,21 +66,28 @@ void LogFollower::Follow(const std::string& role,
 
 void LogFollower::Run(const Thread::StopToken& token) {
   while (!token.IsStopRequested()) {
-    ReadAll();
+    ReadNext(kMaxFilesPerInterval);
     std::this_thread::sleep_for(interval_);
   }
-  ReadAll();
+  ReadNext(roles_.max_size());
   for (auto& [name, role] : roles_) EndMinute(name, role);
 }
 
-void LogFollower::ReadAll() {
+void LogFollower::ReadNext(size_t max_files) {
   decltype(orders_) orders;
   {
     MutexLock lock(mutex_);
     orders.swap(orders_);
   }
   for (const auto& [name, file] : orders) Turn(name, file);
-  for (auto& [name, role] : roles_) Read(name, role);
+  const size_t count = std::min(max_files, roles_.size());
+  auto next = roles_.upper_bound(last_read_);
+  for (size_t i = 0; i < count; ++i) {
+    if (next == roles_.end()) next = roles_.begin();
+    last_read_ = next->first;
+    Read(next->first, next->second);
+    ++next;
+  }
 }
 
 void LogFollower::Turn(const std::string& name,
@@ -95,13 +104,19 @@ void LogFollower::Read(const std::string& name, Role& role) {
   if (clock_.Now() - role.minute >= std::chrono::minutes(1)) {
     EndMinute(name, role);
   }
+  // most files have not grown
+  struct stat status {};
+  if (::stat(role.file.c_str(), &status) != 0 ||
+      (S_ISREG(status.st_mode) && status.st_size <= role.offset)) {
+    return;
+  }
   std::ifstream file(role.file, std::ios::binary);
   if (!file.seekg(role.offset)) return;
-  std::string bytes(kMaxBytesAtOnce, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.gcount()));
-  role.offset += static_cast<int64_t>(bytes.size());
-  for (const char c : bytes) {
+  buffer_.resize(kMaxBytesAtOnce);
+  file.read(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
+  role.offset += file.gcount();
+  for (const char c : std::string_view(buffer_).substr(
+           0, static_cast<size_t>(file.gcount()))) {
     if (c != '\n') {
       if (role.partial_line.size() < kMaxLineBytes) role.partial_line += c;
       continue;

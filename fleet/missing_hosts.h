@@ -30,6 +30,9 @@ class MissingHosts {
   std::optional<std::string> Update(const std::vector<std::string>& joined,
                                     Clock::TimePoint now);
 
+  // Whether no host is missing any more.
+  bool IsComplete() const { return missing_.empty(); }
+
   static constexpr Clock::Duration kPatience = std::chrono::seconds(15);
   static constexpr Clock::Duration kInterval = std::chrono::seconds(60);
 

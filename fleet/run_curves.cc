@@ -42,15 +42,15 @@ RunCurves::RunCurves(const std::filesystem::path& folder, CurveAxis axis,
 }
 
 void RunCurves::Update(const FleetStatus& status,
-                       const std::vector<HeartbeatMonitor::Entry>& beats) {
+                       const HeartbeatMonitor& monitor) {
   const Clock::TimePoint now = clock_.Now();
   if (now < next_) return;
   next_ = now + kInterval;
-  Add(status, beats);
+  Add(status, monitor);
 }
 
 void RunCurves::Add(const FleetStatus& status,
-                    const std::vector<HeartbeatMonitor::Entry>& beats) {
+                    const HeartbeatMonitor& monitor) {
   if (!lines_) return;
   const double step = status.Last(axis_.role, axis_.steps);
   const double frames = status.Last(axis_.role, axis_.frames);
@@ -59,7 +59,7 @@ void RunCurves::Add(const FleetStatus& status,
       .step = static_cast<int64_t>(step),
       .frames = std::isnan(frames) ? 0 : static_cast<int64_t>(frames)};
   RewindIfLost(at);
-  Write(ValuesOf(status, beats, step), at);
+  Write(ValuesOf(status, monitor, step), at);
 }
 
 void RunCurves::Flush() {
@@ -85,8 +85,7 @@ void RunCurves::RewindIfLost(const metrics::CurvePoint& at) {
 }
 
 std::map<std::string, double> RunCurves::ValuesOf(
-    const FleetStatus& status,
-    const std::vector<HeartbeatMonitor::Entry>& beats, double step) {
+    const FleetStatus& status, const HeartbeatMonitor& monitor, double step) {
   std::map<std::string, double> values;
   for (const CurveField& field : fields_) {
     double value = NAN;
@@ -104,7 +103,7 @@ std::map<std::string, double> RunCurves::ValuesOf(
         value = step - status.Mean(field.role, field.number);
         break;
       case Kind::kRateOfEach:
-        for (const HeartbeatMonitor::Entry& entry : beats) {
+        for (const HeartbeatMonitor::Entry& entry : monitor.All()) {
           const auto found = entry.beat.numbers.find(field.number);
           if (entry.beat.id.role != field.role ||
               found == entry.beat.numbers.end()) {

@@ -60,18 +60,16 @@ class RunCurves {
             Clock* clock = &Clock::Real());
 
   // Writes a point now, if the learner has reported its step.
-  void Add(const FleetStatus& status,
-           const std::vector<HeartbeatMonitor::Entry>& beats);
+  void Add(const FleetStatus& status, const HeartbeatMonitor& monitor);
   // Writes a point if an interval has passed since the last.
-  void Update(const FleetStatus& status,
-              const std::vector<HeartbeatMonitor::Entry>& beats);
+  void Update(const FleetStatus& status, const HeartbeatMonitor& monitor);
   void Flush();
 
  private:
   // Values by tag; omits values that no role has reported.
-  std::map<std::string, double> ValuesOf(
-      const FleetStatus& status,
-      const std::vector<HeartbeatMonitor::Entry>& beats, double step);
+  std::map<std::string, double> ValuesOf(const FleetStatus& status,
+                                         const HeartbeatMonitor& monitor,
+                                         double step);
   double RateOf(const std::string& tag, double total);
   void Write(const std::map<std::string, double>& values,
              const metrics::CurvePoint& at);

@@ -38,6 +38,9 @@ constexpr auto kOneTermination = std::chrono::seconds(2);
 constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
+// Maximum number of processes and agents that talk to the fleet: as many as a
+// process may have connections (base/file_limit.h).
+constexpr size_t kMaxPeers = 65'536;
 // Longest wait for the disk at the end.
 constexpr auto kDiskPatience = std::chrono::seconds(10);
 
@@ -71,6 +74,7 @@ class HeartbeatServer {
   static rpc::ServerOptions WithKey(const rpc::GroupKey& key) {
     rpc::ServerOptions options;
     options.socket.curve = key.server_role();
+    options.max_peers = kMaxPeers;
     return options;
   }
   std::string Attach(HeartbeatMonitor* monitor, HostPool* pool,
@@ -152,17 +156,10 @@ void AwaitEvent(const Supervisor& supervisor, const StopSignal& stop,
   ::poll(fds.data(), fds.size(), kStepMs);
 }
 
-// Whether every role meant for another host has a host.
-bool HaveAllAPlace(const std::vector<Supervisor::RoleView>& roles) {
-  return std::ranges::all_of(roles, [](const Supervisor::RoleView& role) {
-    return !role.is_remote || !role.is_wanted ||
-           (!role.host.empty() && role.phase == RolePhase::kReady);
-  });
-}
-
 // Gives up lost hosts, and names hosts that have not joined yet.
 void UpdateHosts(bool have_all_a_place, HostPool* pool, MissingHosts* missing) {
   pool->Update(have_all_a_place);
+  if (missing->IsComplete()) return;
   std::vector<std::string> names;
   for (const HostPool::HostView& host : pool->Hosts()) {
     names.push_back(host.name);
@@ -234,7 +231,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
     server.Check();
     scale_orders.CarryOut(&supervisor);
     if (pool) {
-      UpdateHosts(HaveAllAPlace(supervisor.Roles()), &*pool, &missing);
+      UpdateHosts(supervisor.HaveAllAPlace(), &*pool, &missing);
     }
     if (launcher && !supervisor.IsStopping()) launcher->Step();
     supervisor.Step();

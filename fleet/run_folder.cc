@@ -146,6 +146,7 @@ RunFolder::RunFolder(const std::filesystem::path& path)
       disk_(std::make_unique<DiskQueue>()) {}
 
 RunFolder::~RunFolder() {
+  if (disk_ != nullptr) KeepIncarnations();
   disk_.reset();
   if (config_file_.filename() == kNewConfigName) {
     std::error_code ignored;
@@ -161,6 +162,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       previous_status_(other.previous_status_),
       num_starts_(other.num_starts_),
       incarnations_(std::move(other.incarnations_)),
+      has_new_incarnations_(other.has_new_incarnations_),
       disk_(std::move(other.disk_)) {}
 
 RunFolder RunFolder::Create(const RunSection& run,
@@ -347,6 +349,7 @@ bool RunFolder::IsOwner(const std::filesystem::path& path, pid_t pid) {
 }
 
 void RunFolder::AwaitDisk(Clock::Duration timeout) {
+  KeepIncarnations();
   if (disk_->Await(timeout)) return;
   spdlog::error("{}: not written {:.0f} s after the end: the disk has stalled",
                 (path_ / kStateName).string(), ToSeconds(timeout));
@@ -395,9 +398,12 @@ std::filesystem::path RunFolder::LogFile(const RoleId& id,
 }
 
 uint32_t RunFolder::NextIncarnation(const RoleId& id) {
-  const uint32_t incarnation = ++incarnations_[id.ToString()];
-  PostState();
-  return incarnation;
+  has_new_incarnations_ = true;
+  return ++incarnations_[id.ToString()];
+}
+
+void RunFolder::KeepIncarnations() {
+  if (std::exchange(has_new_incarnations_, false)) PostState();
 }
 
 void RunFolder::SetStatus(RunStatus status) {

@@ -108,6 +108,9 @@ class RunFolder {
   // Returns the number of a role's next process; the first process of the whole
   // run has number 1.
   uint32_t NextIncarnation(const RoleId& id);
+  // Writes the numbers given since the last call, if any, into the state: one
+  // write for all processes that start together.
+  void KeepIncarnations();
   // Number of starts of the run, and its status before this start: kRunning for
   // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }
@@ -143,6 +146,7 @@ class RunFolder {
   bool is_adopted_ = false;     // AdoptConfig()
   std::string changed_config_;  // by ChangeConfig(); empty: none
   std::map<std::string, uint32_t> incarnations_;  // by "actor-3"
+  bool has_new_incarnations_ = false;             // KeepIncarnations()
   std::unique_ptr<DiskQueue> disk_;
 };
 

@@ -222,6 +222,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
                          .numbers = {},
                          .rates = {}};
     if (beat != nullptr) {
+      auto& meters = meters_[view.id];
       if (beat->state == RoleState::kWaiting) role.reason = beat->reason;
       for (const auto& [name, number] : beat->numbers) {
         // a role has many curves, shown elsewhere
@@ -229,8 +230,7 @@ RunReport RunReporter::Make(const Supervisor& supervisor,
         role.numbers[name] = number.value;
         if (number.kind != BeatNumber::Kind::kCounter) continue;
         metrics::RateMeter& meter =
-            meters_.try_emplace(role.name + "/" + name, kRateWindow)
-                .first->second;
+            meters.try_emplace(name, kRateWindow).first->second;
         meter.Add(now, number.value);
         if (!std::isnan(meter.rate())) role.rates[name] = meter.rate();
       }

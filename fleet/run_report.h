@@ -57,8 +57,8 @@ class RunReporter {
                  Clock::TimePoint now);
 
  private:
-  // by role and number
-  std::map<std::string, metrics::RateMeter> meters_;
+  // by role, then by number
+  std::map<RoleId, std::map<std::string, metrics::RateMeter>> meters_;
 };
 
 }  // namespace replicant::fleet

@@ -2,12 +2,21 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace replicant::fleet {
 namespace {
 
-constexpr auto kReportInterval = std::chrono::seconds(1);
+constexpr auto kWatchInterval = std::chrono::milliseconds(250);
+
+// Time between two writes of status.json: a second for up to 1,000 roles, and
+// as much longer for more as the file is larger, up to half the time after
+// which its readers call the fleet silent.
+Clock::Duration ReportInterval(size_t num_roles) {
+  return FromSeconds(
+      std::clamp(static_cast<double>(num_roles) / 1000.0, 1.0, 5.0));
+}
 
 }  // namespace
 
@@ -34,26 +43,37 @@ RunReport RunWatch::Report(const WatchedRun& run) {
 
 void RunWatch::Update(const WatchedRun& run) {
   const Clock::TimePoint now = clock_.Now();
+  if (now < next_look_) return;
+  next_look_ = now + kWatchInterval;
+  const size_t num_roles = Look(run);
+  curves_.Update(status_, *run.monitor);
+  progress_.Update();
+  if (now < next_report_) return;
+  next_report_ = now + ReportInterval(num_roles);
+  folder_.SetReport(Report(run).ToJson());
+}
+
+size_t RunWatch::Look(const WatchedRun& run) {
   const std::vector<Supervisor::RoleView> roles = run.supervisor->Roles();
-  const std::vector<HeartbeatMonitor::Entry> beats = run.monitor->All();
-  status_.Update(roles, beats, run.supervisor->IsStopping(), now,
+  const std::vector<HeartbeatMonitor::Entry> beats =
+      run.monitor->NewSince(&num_heard_);
+  status_.Update(roles, beats, run.supervisor->IsStopping(), clock_.Now(),
                  folder_.DiskWaitSeconds());
   if (page_) page_->Update(roles, beats);
-  for (const Supervisor::RoleView& role : roles) {
-    if (role.incarnation == 0) continue;
+  followed_.resize(roles.size());
+  for (size_t i = 0; i < roles.size(); ++i) {
+    const Supervisor::RoleView& role = roles[i];
+    if (role.incarnation == followed_[i]) continue;
+    followed_[i] = role.incarnation;
     logs_.Follow(role.id.ToString(),
                  folder_.LogFile(role.id, role.incarnation));
   }
-  curves_.Update(status_, beats);
-  progress_.Update();
-  if (now >= next_report_) {
-    next_report_ = now + kReportInterval;
-    folder_.SetReport(Report(run).ToJson());
-  }
+  return roles.size();
 }
 
 void RunWatch::AddLastPoint(const WatchedRun& run) {
-  curves_.Add(status_, run.monitor->All());
+  Look(run);
+  curves_.Add(status_, *run.monitor);
 }
 
 void RunWatch::WriteLastReport(const WatchedRun& run) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +30,8 @@ struct WatchedRun {
 
 // Shows a run while it goes on: the progress line, the status, the curves,
 // RUN/status.json, the page for Prometheus, and the warnings of the roles'
-// logs.
+// logs. It looks at the run four times a second, as often as a progress line is
+// rewritten on a terminal, and takes only new heartbeats in.
 //
 // Thread-safety: one thread. Make and destroy it while no other thread logs, as
 // a ProgressLine.
@@ -51,12 +54,14 @@ class RunWatch {
 
   // Shows the present state where it is due.
   void Update(const WatchedRun& run);
-  // Writes the last point of the curves.
+  // Takes the last heartbeats in, and writes the last point of the curves.
   void AddLastPoint(const WatchedRun& run);
   // Writes the last status.json.
   void WriteLastReport(const WatchedRun& run);
 
  private:
+  // Returns the number of roles.
+  size_t Look(const WatchedRun& run);
   RunReport Report(const WatchedRun& run);
 
   RunFolder& folder_;
@@ -66,6 +71,9 @@ class RunWatch {
   std::optional<MetricsPage> page_;
   RunCurves curves_;
   RunReporter reporter_;
+  uint64_t num_heard_ = 0;          // cursor of HeartbeatMonitor::NewSince()
+  std::vector<uint32_t> followed_;  // incarnations, in the order of the roles
+  Clock::TimePoint next_look_{};
   Clock::TimePoint next_report_{};
   // after the progress line, above which its lines appear
   LogFollower logs_;

@@ -20,6 +20,10 @@ constexpr double kLeastShare = 0.05;
 constexpr double kLongDiskWaitS = 10.0;
 // How long lost records are reported.
 constexpr auto kRecent = std::chrono::minutes(1);
+// Numbers of a heartbeat that may be a problem if they are above 0.
+constexpr const char* kProblems[] = {
+    "disk_wait_s", "cut_evaluations", "failed_evaluations",
+    "endless_environments", "failed_checkpoints"};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // "learner: actors wait 45% (reason)" and its shorter forms.
@@ -41,65 +45,58 @@ void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
   MutexLock lock(mutex_);
   NoteDataFlow(roles);
   for (const auto& entry : beats) TakeIn(entry, now);
+  problems_.clear();
+  NoteDiskWait("the fleet", disk_wait_s);
   for (const Supervisor::RoleView& role : roles) {
     const auto found = members_.find(role.id);
     if (found == members_.end()) continue;
-    found->second.is_gone =
+    Member& member = found->second;
+    member.is_gone =
         role.phase != RolePhase::kStarting && role.phase != RolePhase::kReady;
+    if (!member.is_gone && member.may_have_problem) {
+      NoteProblems(member, now);
+    }
   }
   limit_of_phases_ = is_stopping ? "stopping" : LimitOfPhases(roles);
-  NoteProblems(roles, disk_wait_s, now);
 }
 
-void FleetStatus::NoteProblems(const std::vector<Supervisor::RoleView>& roles,
-                               double disk_wait_s, Clock::TimePoint now) {
-  problems_.clear();
-  const auto note_wait = [&](const std::string& name,
-                             double seconds) REQUIRES(mutex_) {
-    if (seconds < kLongDiskWaitS) return;
-    problems_.push_back(
-        fmt::format("{} waits {:.0f} s for the disk", name, seconds));
+void FleetStatus::NoteDiskWait(const std::string& name, double seconds) {
+  if (seconds < kLongDiskWaitS) return;
+  problems_.push_back(
+      fmt::format("{} waits {:.0f} s for the disk", name, seconds));
+}
+
+void FleetStatus::NoteProblems(const Member& member, Clock::TimePoint now) {
+  const auto number = [&](const char* name) {
+    const auto entry = member.beat.numbers.find(name);
+    return entry == member.beat.numbers.end() ? 0.0 : entry->second.value;
   };
-  note_wait("the fleet", disk_wait_s);
-  for (const Supervisor::RoleView& role : roles) {
-    const auto found = members_.find(role.id);
-    if (found == members_.end() || (role.phase != RolePhase::kStarting &&
-                                    role.phase != RolePhase::kReady)) {
-      continue;
-    }
-    const Member& member = found->second;
-    const auto number = [&](const char* name) {
-      const auto entry = member.beat.numbers.find(name);
-      return entry == member.beat.numbers.end() ? 0.0 : entry->second.value;
-    };
-    const std::string name = role.id.ToString();
-    note_wait(name, number("disk_wait_s"));
-    if (member.dropped_at && now - *member.dropped_at < kRecent) {
-      problems_.push_back(
-          fmt::format("{} has lost {:.0f} records of its curves", name,
-                      member.num_dropped_by_all));
-    }
-    if (const double count = number("cut_evaluations"); count > 0.0) {
-      problems_.push_back(
-          fmt::format("{:.0f} evaluation{} had an episode without end: the "
-                      "environment needs a time limit",
-                      count, count == 1.0 ? "" : "s"));
-    }
-    if (const double count = number("failed_evaluations"); count > 0.0) {
-      problems_.push_back(fmt::format("{:.0f} evaluation{} failed, see the log",
-                                      count, count == 1.0 ? "" : "s"));
-    }
-    if (const double count = number("endless_environments"); count > 0.0) {
-      problems_.push_back(
-          fmt::format("{}: {:.0f} environment{} without an end of an episode",
-                      name, count, count == 1.0 ? "" : "s"));
-    }
-    if (const double count = number("failed_checkpoints"); count > 0.0) {
-      problems_.push_back(
-          fmt::format("{:.0f} checkpoint{} failed, the last good one {} ago",
-                      count, count == 1.0 ? "" : "s",
-                      metrics::FormatDuration(number("checkpoint_age_s"))));
-    }
+  const std::string name = member.beat.id.ToString();
+  NoteDiskWait(name, number("disk_wait_s"));
+  if (member.dropped_at && now - *member.dropped_at < kRecent) {
+    problems_.push_back(fmt::format("{} has lost {:.0f} records of its curves",
+                                    name, member.num_dropped_by_all));
+  }
+  if (const double count = number("cut_evaluations"); count > 0.0) {
+    problems_.push_back(
+        fmt::format("{:.0f} evaluation{} had an episode without end: the "
+                    "environment needs a time limit",
+                    count, count == 1.0 ? "" : "s"));
+  }
+  if (const double count = number("failed_evaluations"); count > 0.0) {
+    problems_.push_back(fmt::format("{:.0f} evaluation{} failed, see the log",
+                                    count, count == 1.0 ? "" : "s"));
+  }
+  if (const double count = number("endless_environments"); count > 0.0) {
+    problems_.push_back(
+        fmt::format("{}: {:.0f} environment{} without an end of an episode",
+                    name, count, count == 1.0 ? "" : "s"));
+  }
+  if (const double count = number("failed_checkpoints"); count > 0.0) {
+    problems_.push_back(
+        fmt::format("{:.0f} checkpoint{} failed, the last good one {} ago",
+                    count, count == 1.0 ? "" : "s",
+                    metrics::FormatDuration(number("checkpoint_age_s"))));
   }
 }
 
@@ -152,6 +149,13 @@ void FleetStatus::TakeIn(const HeartbeatMonitor::Entry& entry,
     member.num_dropped_by_all += count - member.num_dropped;
     member.num_dropped = count;
   }
+  member.may_have_problem =
+      member.dropped_at ||
+      std::ranges::any_of(kProblems, [&](const char* name) {
+        const auto problem = entry.beat.numbers.find(name);
+        return problem != entry.beat.numbers.end() &&
+               problem->second.value > 0.0;
+      });
   member.incarnation = entry.beat.incarnation;
   member.beat = entry.beat;
   member.beat_time = entry.time;
@@ -160,14 +164,13 @@ void FleetStatus::TakeIn(const HeartbeatMonitor::Entry& entry,
 std::string FleetStatus::LimitOfPhases(
     const std::vector<Supervisor::RoleView>& roles) const {
   for (const Supervisor::RoleView& role : roles) {
-    const std::string name = role.id.ToString();
     switch (role.phase) {
       case RolePhase::kStarting:
-        return name + " starts";
+        return role.id.ToString() + " starts";
       case RolePhase::kKilled:
-        return name + " is killed";
+        return role.id.ToString() + " is killed";
       case RolePhase::kBackingOff:
-        return fmt::format("{} restarts in {:.0f} s ({})", name,
+        return fmt::format("{} restarts in {:.0f} s ({})", role.id.ToString(),
                            std::ceil(role.backoff_s), role.last_failure);
       case RolePhase::kPending:
       case RolePhase::kReady:

@@ -56,8 +56,9 @@ class FleetStatus {
   explicit FleetStatus(Clock::Duration window = std::chrono::seconds(10))
       : window_(window) {}
 
-  // Updates the state to time `now`, which must not decrease. `disk_wait_s` is
-  // how long a disk has delayed the fleet itself.
+  // Updates the state to time `now`, which must not decrease. `beats` are the
+  // new heartbeats. `disk_wait_s` is how long a disk has delayed the fleet
+  // itself.
   void Update(const std::vector<Supervisor::RoleView>& roles,
               const std::vector<HeartbeatMonitor::Entry>& beats,
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
@@ -115,6 +116,8 @@ class FleetStatus {
     double num_dropped = 0.0;
     double num_dropped_by_all = 0.0;
     std::optional<Clock::TimePoint> dropped_at;
+    // NoteProblems() may find one
+    bool may_have_problem = false;
   };
 
   void TakeIn(const HeartbeatMonitor::Entry& entry, Clock::TimePoint now)
@@ -125,8 +128,10 @@ class FleetStatus {
       const std::vector<Supervisor::RoleView>& roles) const;
   // Limit() in several lengths, the longest first.
   std::vector<std::string> LimitForms() const EXCLUDES(mutex_);
-  void NoteProblems(const std::vector<Supervisor::RoleView>& roles,
-                    double disk_wait_s, Clock::TimePoint now) REQUIRES(mutex_);
+  void NoteDiskWait(const std::string& name, double seconds) REQUIRES(mutex_);
+  // Adds the problems of a role that runs.
+  void NoteProblems(const Member& member, Clock::TimePoint now)
+      REQUIRES(mutex_);
   // The members of `role` whose gauges count.
   std::vector<const Member*> MembersOf(std::string_view role) const
       REQUIRES(mutex_);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -69,6 +70,7 @@ void Supervisor::AddMember(RoleSpec spec) {
                             "fleet/backoff/" + spec.id.ToString());
   RestartTracker tracker(spec.restart, random);
   members_.push_back({std::move(spec), std::move(tracker)});
+  by_id_[members_.back().spec.id] = &members_.back();
 }
 
 void Supervisor::Step() {
@@ -76,6 +78,7 @@ void Supervisor::Step() {
   const auto timeout = FromSeconds(options_.config.heartbeat_timeout_s);
   if (now - now_ > timeout / 2) watching_since_ = now;
   now_ = now;
+  TakeHeartbeats();
   for (Member& member : members_) CheckExit(member);
   if (!IsStopping()) {
     for (Member& member : members_) CheckHeartbeat(member);
@@ -85,6 +88,7 @@ void Supervisor::Step() {
   }
   // a stop may have begun above
   if (IsStopping()) AdvanceStop();
+  folder_.KeepIncarnations();
 }
 
 void Supervisor::CheckExit(Member& member) {
@@ -203,6 +207,18 @@ std::string Supervisor::ReasonOf(const Member& member) const {
   return says_why ? last->beat.reason : "";
 }
 
+void Supervisor::TakeHeartbeats() {
+  for (HeartbeatMonitor::Entry& entry : monitor_.NewSince(&num_heard_)) {
+    const auto found = by_id_.find(entry.beat.id);
+    if (found == by_id_.end()) continue;
+    Member& member = *found->second;
+    const auto work = entry.beat.numbers.find(member.spec.work_counter);
+    member.has_worked |=
+        work != entry.beat.numbers.end() && work->second.value > 0.0;
+    member.latest = std::move(entry);
+  }
+}
+
 void Supervisor::CheckHeartbeat(Member& member) {
   if (member.phase != RolePhase::kStarting &&
       member.phase != RolePhase::kReady) {
@@ -212,7 +228,7 @@ void Supervisor::CheckHeartbeat(Member& member) {
     member.heard_of_at = member.progressed_at = now_;
     return;
   }
-  const auto latest = monitor_.Latest(member.spec.id);
+  const auto& latest = member.latest;
   if (member.phase == RolePhase::kStarting) {
     if (latest && latest->beat.state != RoleState::kStarting) {
       member.phase = RolePhase::kReady;
@@ -234,9 +250,6 @@ void Supervisor::CheckHeartbeat(Member& member) {
     }
   }
   if (!latest) return;
-  const auto work = latest->beat.numbers.find(member.spec.work_counter);
-  member.has_worked |=
-      work != latest->beat.numbers.end() && work->second.value > 0.0;
   const auto silence =
       now_ - std::max({latest->time, watching_since_, member.heard_of_at});
   if (silence > FromSeconds(options_.config.heartbeat_timeout_s)) {
@@ -246,21 +259,25 @@ void Supervisor::CheckHeartbeat(Member& member) {
   }
 }
 
-bool Supervisor::MayStart(const Member& member) const {
-  return std::all_of(members_.begin(), members_.end(), [&](const Member& m) {
-    return m.spec.start_stage >= member.spec.start_stage ||
-           m.phase == RolePhase::kReady || m.phase == RolePhase::kEnded ||
-           m.phase == RolePhase::kLeftOut || m.spec.is_elastic;
-  });
+int Supervisor::OpenStage() const {
+  int stage = std::numeric_limits<int>::max();
+  for (const Member& m : members_) {
+    if (m.phase != RolePhase::kReady && m.phase != RolePhase::kEnded &&
+        m.phase != RolePhase::kLeftOut && !m.spec.is_elastic) {
+      stage = std::min(stage, m.spec.start_stage);
+    }
+  }
+  return stage;
 }
 
 void Supervisor::StartDue() {
+  const int open_stage = OpenStage();
   for (Member& member : members_) {
     if (member.spec.group_arguments) continue;  // StartGroup() does
     const bool waits = member.phase == RolePhase::kBackingOff ||
                        member.phase == RolePhase::kLeftOut;
     const bool is_due = member.phase == RolePhase::kPending
-                            ? MayStart(member)
+                            ? member.spec.start_stage <= open_stage
                             : waits && now_ >= member.start_at;
     if (is_due && backend_.HasRoom(member.spec)) Start(member);
     if (IsStopping()) return;
@@ -301,6 +318,7 @@ void Supervisor::Start(Member& member) {
   process.niceness_levels = spec.niceness_levels;
 
   monitor_.Expect(spec.id, member.incarnation);
+  member.latest.reset();
   member.progressed_at = now_;
   member.progress.clear();
   try {
@@ -416,6 +434,12 @@ bool Supervisor::HasStarted() const {
   });
 }
 
+bool Supervisor::HaveAllAPlace() const {
+  return std::all_of(members_.begin(), members_.end(), [](const Member& m) {
+    return !m.spec.is_remote || !m.is_wanted || m.phase == RolePhase::kReady;
+  });
+}
+
 bool Supervisor::IsFinished() const {
   return IsStopping() &&
          std::all_of(members_.begin(), members_.end(),
@@ -432,6 +456,8 @@ std::string Supervisor::LogOf(const Member& member) const {
 
 std::vector<Supervisor::RoleView> Supervisor::Roles() const {
   std::vector<RoleView> views;
+  views.reserve(members_.size());
+  const int open_stage = OpenStage();
   for (const Member& member : members_) {
     RoleView view = {.id = member.spec.id,
                      .phase = member.phase,
@@ -443,7 +469,8 @@ std::vector<Supervisor::RoleView> Supervisor::Roles() const {
                      .is_wanted = member.is_wanted};
     if (member.process != nullptr) view.host = member.process->host();
     view.has_no_room = member.phase == RolePhase::kPending &&
-                       member.spec.is_remote && MayStart(member);
+                       member.spec.is_remote &&
+                       member.spec.start_stage <= open_stage;
     if (member.phase == RolePhase::kBackingOff) {
       view.backoff_s = std::max(0.0, ToSeconds(member.start_at - clock_.Now()));
     }

@@ -81,7 +81,8 @@ struct RunResult {
 // a whole after a member has failed and all others have ended. Only the failed
 // member's failure counts against its budget. A member with a spent budget is
 // left out. Once its failures have left the window, the leader is asked to save
-// its state and end, and the group starts with all members that are ready.
+// its state and end, and the group starts with all members that are ready. A
+// group with remote members waits until there is room for all of them.
 //
 // The number of processes of a role may change while the run goes on
 // (SetCount()). One that is not wanted any more drains, which is no failure.
@@ -141,6 +142,8 @@ class Supervisor {
 
   // Whether every role has run, except optional and elastic ones.
   bool HasStarted() const;
+  // Whether every role meant for another host runs on one.
+  bool HaveAllAPlace() const;
   bool IsStopping() const { return result_.has_value(); }
   bool IsFinished() const;
   // kRunning until IsFinished().
@@ -177,6 +180,8 @@ class Supervisor {
     bool is_killed_with_group = false;
     // appended to the command, by its rank in its group
     std::vector<std::string> group_arguments;
+    // of its newest process
+    std::optional<HeartbeatMonitor::Entry> latest;
     // set when the role is asked to drain
     std::optional<Clock::TimePoint> drain_deadline;
     bool is_wanted = true;  // SetCount()
@@ -213,6 +218,8 @@ class Supervisor {
   void GrowGroup();
   // The members except those that are left out.
   std::vector<Member*> RestOfGroup() const;
+  // Takes the heartbeats in that have arrived since the last call.
+  void TakeHeartbeats();
   void CheckHeartbeat(Member& member);
   void StartDue();
   void Start(Member& member);
@@ -241,15 +248,19 @@ class Supervisor {
   // Creates the file for the output of a process; "" if that fails: the process
   // then shares the fleet's output.
   std::filesystem::path MakeLog(const Member& member) const;
-  // Whether every role of a smaller start stage runs, has ended or is left out.
-  bool MayStart(const Member& member) const;
+  // The smallest start stage with a role that others wait for: it does not run,
+  // has not ended and is not left out. Roles up to this stage may start.
+  // O(roles).
+  int OpenStage() const;
 
   const Options options_;
   RunFolder& folder_;
   Backend& backend_;
   HeartbeatMonitor& monitor_;
   Clock& clock_;
-  std::deque<Member> members_;  // the group points to some
+  std::deque<Member> members_;  // the group and by_id_ point to them
+  std::map<RoleId, Member*> by_id_;
+  uint64_t num_heard_ = 0;  // cursor of HeartbeatMonitor::NewSince()
   Group group_;
   Clock::TimePoint now_;
   // silence of a role counts from here at the earliest

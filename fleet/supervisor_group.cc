@@ -54,6 +54,8 @@ void Supervisor::EndMember(Member& member, const ExitStatus& status,
                               ? !member.is_killed_with_group
                               : !IsDoneWith(status.code) &&
                                     status.code != kExitPeerLost && !is_lost;
+  // nobody failed if a host is lost
+  if (is_lost) group_.has_failed = true;
   if (!is_its_own) return;
   group_.has_failed = true;
   HandleFailure(member, was_killed ? member.killed_because : status.ToString(),
@@ -113,7 +115,8 @@ void Supervisor::StepGroup() {
   }
 }
 
-// Starts all members that are not left out, once none has to wait.
+// Starts all members that are not left out, once none has to wait, for a host
+// either.
 void Supervisor::StartGroup() {
   Member& leader = *group_.members.front();
   if (group_.is_ending && !group_.has_failed && !group_.is_growing) {
@@ -130,8 +133,10 @@ void Supervisor::StartGroup() {
   }
   const std::vector<Member*> members = RestOfGroup();
   const bool is_due =
-      MayStart(leader) && std::ranges::none_of(members, [&](const Member* m) {
-        return m->phase == RolePhase::kBackingOff && now_ < m->start_at;
+      leader.spec.start_stage <= OpenStage() &&
+      std::ranges::none_of(members, [&](const Member* m) {
+        return (m->phase == RolePhase::kBackingOff && now_ < m->start_at) ||
+               !backend_.HasRoom(m->spec);
       });
   if (!is_due) return;
   group_.is_ending = group_.has_failed = group_.is_growing = false;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <utility>
 
 namespace replicant::fleet {
@@ -26,13 +27,21 @@ BeatReply HeartbeatMonitor::Receive(Heartbeat beat) {
         BeatReply::Order::kStop,
         fmt::format("incarnation {} has taken its place", role.incarnation)};
   }
+  if (role.latest) {
+    by_arrival_.splice(by_arrival_.end(), by_arrival_, role.place);
+  } else {
+    role.place = by_arrival_.insert(by_arrival_.end(), &role);
+  }
+  role.arrival = ++num_arrivals_;
   role.latest = Entry{std::move(beat), clock_.Now()};
   return role.reply;
 }
 
 void HeartbeatMonitor::Expect(const RoleId& id, uint32_t incarnation) {
   MutexLock lock(mutex_);
-  roles_[id] = {.incarnation = incarnation};
+  Role& role = roles_[id];
+  if (role.latest) by_arrival_.erase(role.place);
+  role = {.incarnation = incarnation};
 }
 
 void HeartbeatMonitor::OrderStop(const RoleId& id, std::string reason) {
@@ -55,6 +64,22 @@ std::vector<HeartbeatMonitor::Entry> HeartbeatMonitor::All() const {
   for (const auto& [id, role] : roles_) {
     if (role.latest) entries.push_back(*role.latest);
   }
+  return entries;
+}
+
+std::vector<HeartbeatMonitor::Entry> HeartbeatMonitor::NewSince(
+    uint64_t* cursor) const {
+  MutexLock lock(mutex_);
+  auto first = by_arrival_.end();
+  while (first != by_arrival_.begin() &&
+         (*std::prev(first))->arrival > *cursor) {
+    --first;
+  }
+  std::vector<Entry> entries;
+  for (; first != by_arrival_.end(); ++first) {
+    entries.push_back(*(*first)->latest);
+  }
+  *cursor = num_arrivals_;
   return entries;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <list>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,17 +53,27 @@ class HeartbeatMonitor {
   // The latest heartbeat of every role that has sent one, ordered by role and
   // index.
   std::vector<Entry> All() const EXCLUDES(mutex_);
+  // The latest heartbeat of every role that has sent one since the last call
+  // with this cursor, the earliest first; 0 is a new cursor. O(those roles), so
+  // that a loop need not look at silent ones.
+  std::vector<Entry> NewSince(uint64_t* cursor) const EXCLUDES(mutex_);
 
  private:
   struct Role {
     uint32_t incarnation = 0;
     std::optional<Entry> latest;
+    // number of the latest heartbeat among all, and its place in by_arrival_
+    uint64_t arrival = 0;
+    std::list<const Role*>::iterator place;
     BeatReply reply;
   };
 
   Clock& clock_;
   mutable Mutex mutex_;
   std::map<RoleId, Role> roles_ GUARDED_BY(mutex_);
+  // the roles that have sent a heartbeat, the latest last
+  std::list<const Role*> by_arrival_ GUARDED_BY(mutex_);
+  uint64_t num_arrivals_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace replicant::fleet

@@ -103,6 +103,30 @@ TEST_F(HostPoolTest, TheHostWithTheMostRoomIsTaken) {
   EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
 }
 
+// Would catch an order of the hosts that is not kept up as processes come and
+// go.
+TEST_F(HostPoolTest, ASilentHostWithTheMostRoomIsPassedOver) {
+  Join(1, "silent", 9);
+  clock_.Advance(seconds(5));
+  Join(2, "a", 2);
+  Join(3, "b", 2);
+  const auto first = pool_.Start({"actor", 0}, 1, {}, "");
+  const auto second = pool_.Start({"actor", 1}, 1, {}, "");
+  const auto third = pool_.Start({"actor", 2}, 1, {}, "");
+  EXPECT_EQ(first->host(), "a");
+  EXPECT_EQ(second->host(), "b");
+  EXPECT_EQ(third->host(), "a");
+  AgentReport end{.agent = 2};
+  for (const uint32_t index : {0u, 2u}) {
+    end.processes.push_back(
+        {.id = {"actor", index}, .incarnation = 1, .has_ended = true});
+  }
+  pool_.Report(end);
+  EXPECT_EQ(pool_.Start({"actor", 3}, 1, {}, "")->host(), "a");
+  Report(1);
+  EXPECT_EQ(pool_.Start({"actor", 4}, 1, {}, "")->host(), "silent");
+}
+
 // Would catch a supervisor that kills, or starts twice, what is only cut off.
 TEST_F(HostPoolTest, AShortSilenceEndsNothingAndALongOneLosesTheHost) {
   Join(1, "a");

@@ -51,6 +51,27 @@ TEST_F(LogFollowerTest, RepeatsWarningsAndErrorsAlone) {
                           "learner-0: no checkpoint of step 5: No space left"));
 }
 
+// Would catch files that are never reached when there are many.
+TEST_F(LogFollowerTest, ManyFilesAreReadInTurn) {
+  constexpr int kFiles = LogFollower::kMaxFilesPerInterval + 2;
+  LogFollower follower(std::chrono::milliseconds(1));
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string name = std::to_string(i);
+    follower.Follow("actor-" + name, folder_.path() / name);
+  }
+  // the first and the last by name
+  Append("0", Line('W', "first"));
+  Append("999", Line('W', "last"));
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (log_.lines().size() < 2 &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(log_.lines(), ::testing::UnorderedElementsAre("actor-0: first",
+                                                            "actor-999: last"));
+}
+
 TEST_F(LogFollowerTest, ANewProcessOfTheRoleHasANewFile) {
   Append("a", Line('E', "the first"));
   Append("b", Line('E', "the second"));

@@ -40,7 +40,7 @@ class RunCurvesTest : public ::testing::Test {
   void Update(RunCurves& curves) {
     clock_.Advance(std::chrono::seconds(5));
     status_.Update({}, monitor_.All(), /*is_stopping=*/false, clock_.Now());
-    curves.Update(status_, monitor_.All());
+    curves.Update(status_, monitor_);
   }
 
   TemporaryFolder folder_;

@@ -176,5 +176,41 @@ TEST_F(SupervisorGroupTest, AnEndThatNobodyExplainsCountsForTheLeader) {
   EXPECT_TRUE(supervisor_->IsStopping());
 }
 
+// Would catch a learner that waits in vain for a worker without a host, or a
+// lost host that is counted as a failure.
+TEST_F(SupervisorGroupTest, AGroupWaitsForTheHostsOfItsMembers) {
+  std::vector<RoleSpec> specs = GroupSpecs(/*min_size=*/3);
+  specs[2].is_remote = true;
+  backend_.has_room = false;
+  Make(std::move(specs));
+  Pass(seconds(60));
+  EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
+  backend_.has_room = true;
+  Pass(seconds(1));
+  BeatAll();
+  EXPECT_THAT(
+      backend_.TakeEvents(),
+      ElementsAre("start learner-0", "start worker-1", "start worker-2"));
+
+  backend_.has_room = false;
+  backend_.states.at("worker-2")->is_lost = true;
+  Exit("worker-2", {-1, SIGKILL});
+  supervisor_->Step();
+  for (const char* other : {"learner-0", "worker-1"}) {
+    Exit(other, {kExitPeerLost, 0});
+  }
+  Pass(seconds(60));
+  EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
+  for (const auto& role : supervisor_->Roles()) {
+    EXPECT_EQ(role.num_failures, 0) << role.id.ToString();
+  }
+  backend_.has_room = true;
+  Pass(seconds(1));
+  EXPECT_THAT(
+      backend_.TakeEvents(),
+      ElementsAre("start learner-0", "start worker-1", "start worker-2"));
+  EXPECT_EQ(PlaceOf("worker-2"), "2/3");
+}
+
 }  // namespace
 }  // namespace replicant::fleet

@@ -204,6 +204,36 @@ TEST(HeartbeatMonitorTest, KeepsTheLatestOfEachExpectedRole) {
             (BeatReply{BeatReply::Order::kStop, "the run is complete"}));
 }
 
+// Would catch a loop that misses a heartbeat, or takes the same one in twice.
+TEST(HeartbeatMonitorTest, ACursorGetsWhatIsNew) {
+  HeartbeatMonitor monitor;
+  const auto send = [&](uint32_t index, double waiting_s) {
+    Heartbeat beat;
+    beat.id = {"actor", index};
+    beat.waiting_s = waiting_s;
+    monitor.Receive(beat);
+  };
+  for (uint32_t i = 0; i < 3; ++i) monitor.Expect({"actor", i}, 1);
+  uint64_t cursor = 0;
+  EXPECT_TRUE(monitor.NewSince(&cursor).empty());
+  send(2, 1.0);
+  send(0, 1.0);
+  send(2, 2.0);
+  uint64_t other = 0;
+  const auto first = monitor.NewSince(&cursor);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].beat.id.index, 0u);
+  EXPECT_EQ(first[1].beat.waiting_s, 2.0);
+  EXPECT_TRUE(monitor.NewSince(&cursor).empty());
+  send(1, 1.0);
+  // another process has the place of actor 2
+  monitor.Expect({"actor", 2}, 1);
+  EXPECT_EQ(monitor.NewSince(&cursor).size(), 1u);
+  const auto all = monitor.NewSince(&other);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].beat.id.index, 1u);
+}
+
 // Would catch a process that was given up for dead and speaks for the one that
 // was started in its place.
 TEST(HeartbeatMonitorTest, TellsTheReplacedAndTheUnknownToStop) {
