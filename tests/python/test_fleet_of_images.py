@@ -49,8 +49,12 @@ def test_a_fleet_learns_from_an_image_and_selected_numbers(tmp_path):
 @pytest.mark.parametrize("program, images, numbers", [
     ("gymnasium_pixels", ["pixels"], []), ("two_cameras", ["front", "hand"], ["joints"])])
 def test_a_fleet_trains_mujoco_models_from_pictures_of_the_ray_caster(program, images, numbers,
-                                                                      tmp_path):
+                                                                      tmp_path, request):
     pytest.importorskip("mujoco", reason="MuJoCo is not installed")
+    from replicant import render
+
+    # the policy makes an environment here, which may install the renderer
+    request.addfinalizer(render.uninstall)
     pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it")
     example = runpy.run_path(str(EXAMPLE.parent / f"{program}.py"))
     make = "make" if "make" in example else "Arm"
