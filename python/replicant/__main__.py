@@ -17,11 +17,14 @@ import sys
 
 
 def main() -> int:
-    """Runs the command; the end of a reader such as `head` ends it silently."""
+    """Runs the command. Ctrl-C ends it in one line, the end of a reader such as `head` silently."""
     try:
         code = _main()
         sys.stdout.flush()
         return code
+    except KeyboardInterrupt:
+        print("replicant: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         # what is still buffered must not fail again at the interpreter's end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -342,6 +342,22 @@ def test_a_stopped_import_goes_on_and_a_finished_one_is_not_overwritten(tmp_path
         assert service.status()["tables"][0]["size"] == 10
 
 
+def test_ctrl_c_ends_an_import_in_one_line_and_the_command_goes_on(tmp_path, monkeypatch, capsys):
+    make_minari(tmp_path / "d")
+    file = tmp_path / "mapping.yaml"
+    file.write_text("format: minari\npath: d\n", encoding="utf-8")
+    words = ["import", str(file), "--to", str(tmp_path / "prior")]
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Converter, "steps", interrupt)
+        assert main(words) == 130
+    assert capsys.readouterr().err == "replicant data: stopped; hint: the same command goes on\n"
+    assert main(words) == 0
+
+
 def test_what_is_missing_is_named_with_how_to_give_it(tmp_path):
     path = str(make_robomimic(tmp_path / "demo.hdf5"))
     with h5py.File(path, "a") as file:

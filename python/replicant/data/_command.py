@@ -1,6 +1,7 @@
 """replicant data: import and export of data sets."""
 
 import argparse
+import signal
 import sys
 import time
 
@@ -72,4 +73,8 @@ def main(argv: list[str]) -> int:
     except Error as error:
         print(f"replicant data: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        hint = "; hint: the same command goes on" if arguments.run is _import else ""
+        print(f"replicant data: stopped{hint}", file=sys.stderr)
+        return 128 + signal.SIGINT
     return 0
