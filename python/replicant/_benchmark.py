@@ -28,6 +28,7 @@ from replicant.errors import Error, IoError
 
 _SETTLE_S = 2.0  # from the first update; the queues fill
 _LONGEST_START_S = 180.0
+_LONGEST_SILENCE_S = 30.0
 _LEAST_S = 2.0  # status.json is written once a second
 # A rate within this share of the best is no better: two trials of one configuration differ by it.
 _NOISE = 0.05
@@ -136,10 +137,14 @@ def _measure(run: _train.Run, trial: Trial, seconds: float):
             return
         time.sleep(0.2)
     time.sleep(_SETTLE_S)
-    first = _counts(_status(run.folder))
-    time.sleep(seconds)
-    status = _status(run.folder)
-    last = _counts(status)
+    first = last = _counts(_status(run.folder))
+    deadline = time.monotonic() + seconds + _LONGEST_SILENCE_S
+    # on a busy machine the numbers are older than a second
+    while ((last[0] - first[0] < seconds or last[1] == first[1]) and run.is_running()
+           and time.monotonic() < deadline):
+        time.sleep(0.2)
+        status = _status(run.folder)
+        last = _counts(status)
     spent = last[0] - first[0]
     if spent > 0.0:
         trial.updates = (last[1] - first[1]) / spent
