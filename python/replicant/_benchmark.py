@@ -158,7 +158,8 @@ class Trials:
     def __init__(self, config: pathlib.Path, settings: dict, words: list[str], folder: pathlib.Path,
                  seconds: float, make_env: str | None):
         self._config, self._words, self._folder, self._seconds = config, words, folder, seconds
-        self._settings = settings | {"evaluation.enabled": False}
+        # a trial ends when it is measured
+        self._settings = settings | _train.ENDLESS | {"evaluation.enabled": False}
         if make_env:
             self._settings |= {"task.name": _make_env.TASK}
         self._make_env = make_env

@@ -31,7 +31,7 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
 
 
 # A recipe's limits are for its own task.
-_ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
+ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
 
 
 class Run:
@@ -204,7 +204,7 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
         fixed["task.name"] = _make_env.TASK
         settings = {**settings, "evaluation.video.enabled": False}
         if file.parent == _recipes.FOLDER:
-            settings |= _ENDLESS
+            settings |= ENDLESS
     for key in fixed.keys() & (overrides or {}).keys():
         argument = "folder" if key == "run.dir" else "make_env"
         raise ConfigError(f"{key}: got {overrides[key]!r:.100}; leave it out, the argument "
