@@ -146,6 +146,7 @@ replay::TableConfig SampledTable(const replay::ReplayConfig& replay) {
       replay.MakeShardConfig().tables;
   if (tables.size() == 1) return tables.front();
   std::vector<std::string> names;
+  names.reserve(tables.size());
   for (const replay::TableConfig& table : tables) names.push_back(table.name);
   throw ConfigError(fmt::format(
       "replay.tables: {}: the learner samples one table, and a table without "
