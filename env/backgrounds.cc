@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "base/images/decode.h"
 #include "base/images/folder_entries.h"
 #include "base/images/image_names.h"
-#include "base/images/positional_file.h"
 #include "base/images/resize.h"
 
 namespace replicant::env {
@@ -86,12 +87,10 @@ data::Box MiddleOf(const data::ImageSize& size, int height, int width) {
 }
 
 std::vector<uint8_t> Decode(const fs::path& path, int height, int width) {
-  const data::PositionalFile file(path);
-  std::vector<std::byte> bytes(file.Size());
-  file.Read(0, bytes);
+  const std::string bytes = ReadFile(path);
   data::Image image;
   const data::Box box = data::DecodeImage(
-      bytes, path.string(),
+      std::as_bytes(std::span(bytes)), path.string(),
       [&](const data::ImageSize& size) {
         return MiddleOf(size, height, width);
       },

@@ -44,16 +44,10 @@ Matrix LookShortest(const Vec3& d) {
   // the axis of rotation is -z x d, its length the sine
   const Vec3 axis = {d[1] / norm, -d[0] / norm, 0.0};
   const double sine = Norm(axis), cosine = -d[2] / norm;
-  if (sine < 1e-12)
-    return {1,
-            0,
-            0,
-            0,
-            std::copysign(1.0, cosine),
-            0,
-            0,
-            0,
-            std::copysign(1.0, cosine)};
+  if (sine < 1e-12) {
+    const double sign = std::copysign(1.0, cosine);
+    return {1.0, 0.0, 0.0, 0.0, sign, 0.0, 0.0, 0.0, sign};
+  }
   std::array<double, 4> quaternion;
   const Vec3 unit = {axis[0] / sine, axis[1] / sine, 0.0};
   mju_axisAngle2Quat(quaternion.data(), unit.data(), std::atan2(sine, cosine));

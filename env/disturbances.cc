@@ -15,15 +15,6 @@ namespace {
 // MuJoCo's unbounded actuators.
 constexpr double kUnbounded = 1e10;
 
-void ReadFailure(config::Reader& reader, std::string_view key,
-                 std::string_view what, DisturbanceConfig::Failure* failure) {
-  config::Reader section = reader.Section(key, what);
-  section.Field("probability", &failure->probability, {0.0, 1.0},
-                "of a begin at each step");
-  section.Field("steps", &failure->steps, {1, 1'000'000},
-                "agent steps that it lasts");
-}
-
 // Bodies, the world excluded, whose names match.
 std::vector<int> BodiesOf(const Physics& physics, const std::string& pattern) {
   const mjModel& model = physics.model();
@@ -41,18 +32,6 @@ std::vector<int> BodiesOf(const Physics& physics, const std::string& pattern) {
         physics.name(), pattern, fmt::join(names, ", ")));
   }
   return bodies;
-}
-
-// Whether a failure begins or goes on; counts its steps.
-bool Fails(const DisturbanceConfig::Failure& failure, RandomStream& random,
-           int* left) {
-  if (failure.probability == 0.0) return false;
-  // one draw a step, so that a failure does not shift the draws behind it
-  const bool begins = random.Uniform() < failure.probability;
-  if (*left == 0 && begins) *left = failure.steps;
-  if (*left == 0) return false;
-  --*left;
-  return true;
 }
 
 }  // namespace
@@ -86,13 +65,11 @@ DisturbanceConfig DisturbanceConfig::Read(config::Reader& reader) {
                  "bounds");
   gaussian.Field("observations", &c.gaussian.observations, {0.0, 1e6},
                  "added to each number of the state");
-  ReadFailure(reader, "dropped", "numbers of the state that become 0",
-              &c.dropped);
-  ReadFailure(reader, "stuck", "numbers of the state that keep their value",
-              &c.stuck);
-  ReadFailure(reader, "repetition",
-              "actions that act again in place of the next ones",
-              &c.repetition);
+  reader.Section("dropped", &c.dropped, "numbers of the state that become 0");
+  reader.Section("stuck", &c.stuck,
+                 "numbers of the state that keep their value");
+  reader.Section("repetition", &c.repetition,
+                 "actions that act again in place of the next ones");
   config::Reader push =
       reader.Section("push", "random forces on bodies of the simulation");
   push.Field("bodies", &c.push.bodies,

@@ -9,6 +9,7 @@
 #include "base/config/reader.h"
 #include "base/rng.h"
 #include "env/environment.h"
+#include "env/failure.h"
 #include "env/frame_disturbances.h"
 
 namespace replicant::env {
@@ -35,10 +36,7 @@ struct DisturbanceConfig {
   } gaussian;
   // A number of the state that works fails with `probability` for `steps`
   // steps: it is 0 (dropped), or keeps its last value (stuck).
-  struct Failure {
-    double probability = 0.0;
-    int steps = 1;
-  } dropped, stuck;
+  Failure dropped, stuck;
   // With `probability` an action acts for `steps` more steps in place of the
   // next ones; the one after them is the agent's again.
   Failure repetition;

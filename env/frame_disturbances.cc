@@ -15,7 +15,7 @@ constexpr size_t kStretch = 256;
 }  // namespace
 
 bool FrameDisturbanceConfig::IsAny() const {
-  return delay > 0 || gaussian > 0.0 || dropped_probability > 0.0;
+  return delay > 0 || gaussian > 0.0 || dropped.probability > 0.0;
 }
 
 FrameDisturbanceConfig FrameDisturbanceConfig::Read(config::Reader& reader) {
@@ -24,12 +24,8 @@ FrameDisturbanceConfig FrameDisturbanceConfig::Read(config::Reader& reader) {
                "steps of the agent between a state and its frame");
   reader.Field("gaussian", &c.gaussian, {0.0, 255.0},
                "standard deviation of the noise of each byte, in grey levels");
-  config::Reader dropped = reader.Section(
-      "dropped", "frames that are lost: the newest before is seen again");
-  dropped.Field("probability", &c.dropped_probability, {0.0, 1.0},
-                "of a begin at each step");
-  dropped.Field("steps", &c.dropped_steps, {1, 1'000'000},
-                "agent steps that it lasts");
+  reader.Section("dropped", &c.dropped,
+                 "frames that are lost: the newest before is seen again");
   return c;
 }
 
@@ -60,22 +56,14 @@ void FrameDisturbances::Begin(int64_t episode) {
 
 void FrameDisturbances::Apply(std::span<uint8_t> frame) {
   if (!noise_.empty()) AddNoise(frame);
-  if (config_.dropped_probability > 0.0) {
-    // one draw a step, so that a loss does not shift the draws behind it
-    const bool begins = random_.Uniform() < config_.dropped_probability;
-    if (dropped_left_ == 0 && begins) dropped_left_ = config_.dropped_steps;
-    // there is none before the first
-    if (is_first_) dropped_left_ = 0;
-    if (dropped_left_ > 0) {
-      --dropped_left_;
-      std::ranges::copy(line_[newest_], frame.begin());
-    }
-  }
+  const bool is_dropped = Fails(config_.dropped, random_, &dropped_left_);
   if (is_first_) {
+    dropped_left_ = 0;  // there is none before it to be seen again
     for (auto& kept : line_) std::ranges::copy(frame, kept.begin());
     is_first_ = false;
     return;
   }
+  if (is_dropped) std::ranges::copy(line_[newest_], frame.begin());
   newest_ = (newest_ + 1) % line_.size();
   std::ranges::copy(frame, line_[newest_].begin());
   std::ranges::copy(line_[(newest_ + 1) % line_.size()], frame.begin());

@@ -6,6 +6,7 @@
 
 #include "base/config/reader.h"
 #include "base/rng.h"
+#include "env/failure.h"
 
 namespace replicant::env {
 
@@ -16,10 +17,8 @@ struct FrameDisturbanceConfig {
   int delay = 0;
   // Standard deviation of noise added to each byte, in grey levels of 255.
   double gaussian = 0.0;
-  // A frame is lost with `dropped_probability`, and with it the next ones, so
-  // that `dropped_steps` are lost in all: the newest one before is seen again.
-  double dropped_probability = 0.0;
-  int dropped_steps = 1;
+  // Frames that are lost: the newest one before is seen again.
+  Failure dropped;
 
   bool IsAny() const;
   static FrameDisturbanceConfig Read(config::Reader& reader);

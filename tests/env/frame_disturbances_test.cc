@@ -37,11 +37,11 @@ TEST(FrameDisturbancesTest, AFrameArrivesLate) {
 
 TEST(FrameDisturbancesTest, TheFrameBeforeALostOneIsSeenAgain) {
   FrameDisturbances all =
-      Make({.dropped_probability = 1.0, .dropped_steps = 2}, 1);
+      Make({.dropped = {.probability = 1.0, .steps = 2}}, 1);
   EXPECT_THAT(Seen(&all, 5), ElementsAre(10, 10, 10, 10, 10));
 
   FrameDisturbances some =
-      Make({.dropped_probability = 0.1, .dropped_steps = 3}, 1);
+      Make({.dropped = {.probability = 0.1, .steps = 3}}, 1);
   int num_lost = 0;
   for (int64_t episode = 0; episode < 40; ++episode) {
     const Bytes seen = Seen(&some, 25, episode);
@@ -89,7 +89,7 @@ TEST(FrameDisturbancesTest, NoiseHasItsStandardDeviationAndBytesTheirRange) {
 
 TEST(FrameDisturbancesTest, AnEpisodeIsRepeated) {
   const FrameDisturbanceConfig config{
-      .delay = 1, .gaussian = 5.0, .dropped_probability = 0.3};
+      .delay = 1, .gaussian = 5.0, .dropped = {.probability = 0.3}};
   FrameDisturbances frames = Make(config, 1), other = Make(config, 1);
   const Bytes first = Seen(&frames, 20, 0);
   const Bytes second = Seen(&frames, 20, 1);
