@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
-import json
 import math
 import os
 import pathlib
@@ -22,8 +21,7 @@ import sys
 import tempfile
 import time
 
-from replicant import _make_env, _recipes, _train
-from replicant._report import flat_yaml
+from replicant import _make_env, _recipes, _run_files, _train
 from replicant.errors import Error, IoError
 
 _SETTLE_S = 2.0  # from the first update; the queues fill
@@ -111,13 +109,6 @@ def _print_environments(config: dict[str, str], seconds: float):
 # --- fleets ---
 
 
-def _status(folder: pathlib.Path) -> dict:
-    try:
-        return json.loads((folder / "status.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {"roles": [], "time": 0.0, "limit": ""}
-
-
 def _counts(status: dict) -> tuple[float, float, float]:
     """The time, the learner's updates and frames."""
     numbers = next((role["numbers"] for role in status["roles"]
@@ -128,7 +119,7 @@ def _counts(status: dict) -> tuple[float, float, float]:
 def _measure(run: _train.Run, trial: Trial, seconds: float):
     """Waits for updates, and measures them for `seconds`."""
     deadline = time.monotonic() + _LONGEST_START_S
-    while _counts(status := _status(run.folder))[1] == 0.0:
+    while _counts(status := _run_files.status(run.folder))[1] == 0.0:
         if not run.is_running():
             run.wait()  # raises what went wrong
             return
@@ -137,13 +128,13 @@ def _measure(run: _train.Run, trial: Trial, seconds: float):
             return
         time.sleep(0.2)
     time.sleep(_SETTLE_S)
-    first = last = _counts(_status(run.folder))
+    first = last = _counts(_run_files.status(run.folder))
     deadline = time.monotonic() + seconds + _LONGEST_SILENCE_S
     # on a busy machine the numbers are older than a second
     while ((last[0] - first[0] < seconds or last[1] == first[1]) and run.is_running()
            and time.monotonic() < deadline):
         time.sleep(0.2)
-        status = _status(run.folder)
+        status = _run_files.status(run.folder)
         last = _counts(status)
     spent = last[0] - first[0]
     if spent > 0.0:
@@ -175,7 +166,7 @@ class Trials:
         with _train.start_fleet(words, folder, settings, self._make_env) as run:
             trial = Trial(0, None)
             _measure(run, trial, self._seconds)
-        config = flat_yaml(folder / "config.yaml")
+        config = _run_files.flat_yaml(folder / "config.yaml")
         trial.threads = int(config["learner.replication.threads"])
         if config["learner.workload"] == "d4pg":
             trial.actors = int(config["actors.count"])

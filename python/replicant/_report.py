@@ -19,6 +19,7 @@ import socket
 import sys
 import urllib.parse
 
+from replicant import _run_files
 from replicant.errors import ConfigError, Error, IoError
 
 # Bytes of the videos in a file; others are named.
@@ -49,49 +50,6 @@ CHARTS = [
 ]
 
 
-def _records(file):
-    """The objects of a file of JSON lines; the last line may be half written."""
-    records = []
-    try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return records
-    for line in text.splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
-
-
-def flat_yaml(file):
-    """The values of a YAML file that a fleet has written, {"a.b": "text"}: mappings in blocks,
-    everything else on one line."""
-    values, path = {}, []
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return values
-    for line in lines:
-        bare = line.strip()
-        if not bare or bare.startswith("#"):
-            continue
-        depth = len(line) - len(line.lstrip())
-        while path and path[-1][0] >= depth:
-            path.pop()
-        name, colon, value = bare.partition(":")
-        if bare.startswith("- ") or not colon or (value and not value.startswith(" ")):
-            # an element of a list belongs to the key above
-            key = ".".join(part for _, part in path)
-            values[key] = (values.get(key, "") + " " + bare).strip()
-            continue
-        if value.strip():
-            values[".".join([*(part for _, part in path), name])] = value.strip()
-        else:
-            path.append((depth, name))
-    return values
-
-
 def _number(value):
     """A number as a page can have it; None for one that is not finite."""
     try:
@@ -111,15 +69,12 @@ class RunFiles:
 
     def __init__(self, folder, name):
         self.folder, self.name = folder, name
-        self.config = flat_yaml(folder / "config.yaml")
-        self.recipe = flat_yaml(folder / "recipe.yaml")
-        self.state = flat_yaml(folder / "state.yaml")
-        self.files = {kind: _records(folder / f"{kind}.jsonl")
+        self.config = _run_files.flat_yaml(folder / "config.yaml")
+        self.recipe = _run_files.flat_yaml(folder / "recipe.yaml")
+        self.state = _run_files.flat_yaml(folder / "state.yaml")
+        self.files = {kind: _run_files.records(folder / f"{kind}.jsonl")
                       for kind in ("learner", "fleet", "evaluations")}
-        try:
-            self.report = json.loads((folder / "status.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
-            self.report = {"roles": [], "hosts": [], "limit": "", "problem": ""}
+        self.report = _run_files.status(folder)
 
     def axes(self, kind):
         """Step, frames and seconds of each record."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from replicant import _make_env, _process, _recipes
+from replicant import _make_env, _process, _recipes, _run_files
 from replicant.errors import ConfigError, Error, IoError
 
 
@@ -88,16 +88,16 @@ class Run:
 
     def progress(self) -> dict[str, Any]:
         """The newest line of fleet.jsonl; empty before the first."""
-        records = _records(self.folder / "fleet.jsonl")
+        records = _run_files.records(self.folder / "fleet.jsonl")
         return records[-1] if records else {}
 
     def evaluations(self) -> dict[str, np.ndarray]:
         """Evaluations so far, one array for each number: step, seconds, return, return_std, ..."""
-        return _columns(_records(self.folder / "evaluations.jsonl"))
+        return _columns(_run_files.records(self.folder / "evaluations.jsonl"))
 
     def curves(self) -> dict[str, np.ndarray]:
         """The learner's numbers so far, one array for each: step, critic_loss, ..."""
-        return _columns(_records(self.folder / "learner.jsonl"))
+        return _columns(_run_files.records(self.folder / "learner.jsonl"))
 
     def policy(self, which: str = "newest"):
         """replicant.Policy.load() of this run."""
@@ -115,18 +115,6 @@ class Run:
     def __exit__(self, *_):
         if self.is_running():
             self.stop()
-
-
-def _records(file: pathlib.Path) -> list[dict[str, Any]]:
-    if not file.exists():
-        return []
-    records = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break  # the last line is being written
-    return records
 
 
 def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from replicant import _benchmark, _process
-from replicant._report import flat_yaml
+from replicant._run_files import flat_yaml
 
 
 class Machine(_benchmark.Trials):

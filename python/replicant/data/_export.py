@@ -16,7 +16,8 @@ from replicant.data._episode import Recorded, need
 from replicant.data._replay_folder import ReplayFolder
 from replicant.errors import ConfigError, IoError
 
-FORMATS = ("minari", "lerobot")
+# with the modules of their writers
+FORMATS = {"minari": "_minari", "lerobot": "_lerobot_writer"}
 
 
 class _Recording:
@@ -175,7 +176,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
     with tempfile.TemporaryDirectory(prefix=f"{to.name}.", dir=to.parent) as scratch:
         opened = _open(source, pathlib.Path(scratch) / "played", episodes, which, make_env)
         part = pathlib.Path(scratch) / "part"
-        module = importlib.import_module(f"replicant.data._{format}")
+        module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
         options = {"pictures": pictures} if format == "lerobot" else {}
         writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
         for done, episode in enumerate(opened.episodes()):

@@ -1,0 +1,92 @@
+"""replicant.data: LeRobotDataset v3, both ways."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("h5py")
+pytest.importorskip("yaml")
+
+from data_sets import message_of, recorded, steps_of  # noqa: E402
+
+from replicant import data  # noqa: E402
+from replicant.data._import import open_source  # noqa: E402
+from replicant.data._recording import Writer  # noqa: E402
+from replicant.errors import ConfigError, InvalidArgument, IoError  # noqa: E402
+
+
+def make_lerobot(tmp_path, pictures):
+    """Two episodes with slopes as pictures, exported from a recording."""
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("PIL")
+    if pictures == "video":
+        pytest.importorskip("av")
+    y, x = np.mgrid[0:64, 0:72]
+    writer = Writer(tmp_path / "r", (np.float32([-2.0]), np.float32([2.0])), 12.5)
+    episodes = []
+    for seed, length in enumerate((5, 8)):
+        episode = recorded(length, seed == 0, seed)
+        episode.observations["camera"] = np.stack(
+            [np.stack([x * 3, y * 3 + step, np.full_like(x, 90 * seed)], -1)
+             for step in range(length + 1)]).astype(np.uint8)
+        writer.write(episode)
+        episodes.append(episode)
+    data.export(tmp_path / "r", tmp_path / "lr", "lerobot", pictures=pictures)
+    return str(tmp_path / "lr"), episodes
+
+
+@pytest.mark.parametrize("pictures", ["png", "video"])
+def test_an_export_to_lerobot_comes_back(tmp_path, pictures):
+    path, episodes = make_lerobot(tmp_path, pictures)
+    source = open_source(data.Mapping.of({"format": "lerobot", "path": path}))
+    assert source.frames_per_second == 12.5 and len(source) == 2
+    for index in (1, 0, 1):  # in any order, from files that hold both
+        got, wanted = source.episode(index, None).columns, episodes[index]
+        length = len(wanted.action)  # the format has no last observation
+        np.testing.assert_array_equal(got["observation.arm"], wanted.observations["arm"][:length])
+        np.testing.assert_array_equal(got["action"], wanted.action.reshape(-1))
+        np.testing.assert_array_equal(got["next.reward"], wanted.reward.astype(np.float32))
+        assert got["next.terminated"].tolist() == [False] * (length - 1) + [wanted.terminated]
+        error = np.abs(got["observation.images.camera"].astype(int)
+                       - wanted.observations["camera"][:length])
+        # 30 of AV1's CRF
+        assert error.max() == 0 if pictures == "png" else error.mean() < 4
+    source.close()
+
+
+def test_lerobot_becomes_steps_once_the_mapping_gives_what_it_lacks(tmp_path):
+    path, episodes = make_lerobot(tmp_path, "png")
+    keys = {"format": "lerobot", "path": path, "frame": "observation.images.camera"}
+    assert "no terminated; it has observation.arm float64[2], action float32[], " in message_of(ConfigError, **keys)
+    assert message_of(ConfigError, **keys, terminated="next.terminated") == (
+        f"{path}: no bounds of the actions; give action_low and action_high, numbers or lists")
+    first, second = steps_of(**keys, terminated="next.terminated", action_low=-2, action_high=2)
+    assert len(first.action) == 5 and len(first.frame) == 6 and first.discount[-1] == 0
+    assert len(second.action) == 7 and len(second.frame) == 8 and second.discount[-1] == 1
+    np.testing.assert_array_equal(second.frame, episodes[1].observations["camera"][:8])
+
+
+def test_a_fault_of_lerobots_files_is_named_with_file_and_episode(tmp_path):
+    path, _ = make_lerobot(tmp_path, "video")
+    keys = {"format": "lerobot", "path": path, "frame": "observation.images.camera",
+            "terminated": "next.terminated", "action_low": -2, "action_high": 2}
+    video = tmp_path / "lr/videos/observation.images.camera/chunk-000/file-000.mp4"
+    whole = video.read_bytes()
+    info = tmp_path / "lr/meta/info.json"
+    text = info.read_text()
+    table = tmp_path / "lr/data/chunk-000/file-000.parquet"
+
+    info.write_text(text.replace('"fps": 12.5', '"fps": 10'))
+    assert message_of(InvalidArgument, **keys) == (
+        f"{table}: episode 0: step 1 is at 0.08 s, and fps 10 of meta/info.json makes it 0.1 s")
+    info.write_text(text.replace('"v3.0"', '"v2.1"'))
+    assert message_of(InvalidArgument, **keys) == (
+        f"{info}: codebase_version is v2.1, want v3; hint: convert it with lerobot")
+    info.write_text(text)
+    video.write_bytes(whole[:len(whole) // 2])
+    assert message_of(IoError, **keys).startswith(f"{video}: episode 0: ")
+    video.write_bytes(b"no video")
+    assert message_of(IoError, **keys).startswith(f"{video}: episode 0: ")
+    video.unlink()
+    assert message_of(IoError, **keys) == f"{video}: episode 0: no such video"
+    table.write_bytes(table.read_bytes()[:200])
+    assert message_of(IoError, **keys).startswith(f"{table}: episode 0: ")
