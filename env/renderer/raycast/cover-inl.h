@@ -119,9 +119,34 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
   }
 }
 
-// As above, for triangles, whose number is kept. Triangles may be smaller than
-// a pixel: the rays of a vector come from few pixels, with all samples of each,
-// so that they traverse the same part of the tree.
+// Whether rays through pixels [x0, x1) x [y0, y1) may meet the target, by the
+// boxes at the root of a tree.
+inline HWY_ATTR bool MayMeet(const Target& target, int x0, int x1, int y0,
+                             int y1) {
+  const TriangleSet& set = *target.primitive->triangles;
+  if (set.tree().nodes().empty()) return false;
+  // a vector of corners of the rectangle, which are four
+  if (NumLanes() < 4) return true;
+  const Int lane = CountFrom(0);
+  const auto has = [&](int32_t bit) HWY_ATTR {
+    const Int b = hn::Set(kInt, bit);
+    return IntEqual(hn::And(lane, b), b);
+  };
+  const auto place = [&](int32_t bit, int low, int high) HWY_ATTR {
+    return If(has(bit), Set(static_cast<float>(high)),
+              Set(static_cast<float>(low)));
+  };
+  const Vec3 d = target.rays.Direction(place(1, x0, x1), place(2, y0, y1));
+  const Beam beam =
+      MakeBeam(target.origin.at, d, Zero() == Zero(), set.half_box());
+  alignas(64) std::array<float, TriangleTree::kWidth> enter;
+  return ReachedChildren(set.tree().nodes().front(), beam, enter.data()) != 0;
+}
+
+// As above, for triangles, whose number is kept; primitives of triangles may
+// come in any order. Triangles may be smaller than a pixel: the rays of a
+// vector come from few pixels, with all samples of each, so that they traverse
+// the same part of the tree.
 template <Layer kLayer>
 HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
                              const ScreenRect& rect, Frame& frame) {
@@ -131,7 +156,14 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
   std::array<float, hn::MaxLanes(kFloat)> nearness;
   std::array<int32_t, hn::MaxLanes(kInt)> triangle;
-  const auto look = [&](int x, int y, size_t first) HWY_ATTR {
+  const auto look = [&](int x, int y, size_t at, size_t first) HWY_ATTR {
+    for (size_t lane = 0; lane < NumLanes(); ++lane) {
+      const size_t i = first + lane;
+      nearness[lane] =
+          seen.nearness[i % kNumSamples].data()[at + i / kNumSamples];
+    }
+    // beyond what is seen already, but for rounding
+    const Float end = Set(1.0001f) / hn::LoadU(kFloat, nearness.data());
     const Float at_x =
         hn::LoadU(kFloat, target.snapshot->samples->spread_x.data() + first) +
         Set(static_cast<float>(x));
@@ -139,8 +171,7 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
         hn::LoadU(kFloat, target.snapshot->samples->spread_y.data() + first) +
         Set(static_cast<float>(y));
     const TriangleHits hits = FindTriangles<false>(
-        set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(),
-        Set(kMiss));
+        set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(), end);
     const Float near =
         hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
     hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
@@ -149,25 +180,34 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   };
   const auto keep = [&](size_t lane, size_t s, size_t at) {
     float& old = seen.nearness[s].data()[at];
+    int32_t& id = seen.id[s].data()[at];
     const float limit = kLayer == Layer::kDirect
                             ? nearest
                             : frame.direct.nearness[s].data()[at];
-    if (!(nearness[lane] >= old && nearness[lane] <= limit)) return;
+    const bool is_nearer =
+        nearness[lane] > old || (nearness[lane] == old && index > id);
+    if (!is_nearer || nearness[lane] > limit) return;
     old = nearness[lane];
-    seen.id[s].data()[at] = index;
+    id = index;
     seen.triangle[s].data()[at] = triangle[lane];
   };
-  for (int y = rect.y0; y < rect.y1; ++y) {
-    for (int x = rect.x0; x < rect.x1; x += pixels) {
-      const size_t at = band.Place(frame, x, y);
-      // one vector, or several if it is shorter than a pixel's samples
-      for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
-        look(x, y, first);
-        for (size_t lane = 0; lane < NumLanes(); ++lane) {
-          const size_t i = first + lane;
-          keep(lane, i % kNumSamples, at + i / kNumSamples);
-        }
+  const auto visit = [&](int x, int y) HWY_ATTR {
+    const size_t at = band.Place(frame, x, y);
+    // one vector, or several if it is shorter than a pixel's samples
+    for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
+      look(x, y, at, first);
+      for (size_t lane = 0; lane < NumLanes(); ++lane) {
+        const size_t i = first + lane;
+        keep(lane, i % kNumSamples, at + i / kNumSamples);
       }
+    }
+  };
+  constexpr int kTile = 8;
+  for (int x0 = rect.x0; x0 < rect.x1; x0 += kTile) {
+    const int x1 = x0 + kTile;
+    if (!MayMeet(target, x0, x1, rect.y0, rect.y1)) continue;
+    for (int y = rect.y0; y < rect.y1; ++y) {
+      for (int x = x0; x < std::min(x1, rect.x1); x += pixels) visit(x, y);
     }
   }
 }

@@ -177,9 +177,8 @@ RoundShapes MakeRoundShapes(const Tables& tables) {
   AddTube(tables, /*has_disks=*/true, cylinder);
   Triangles ball = upper;
   ball.insert(ball.end(), lower.begin(), lower.end());
-  return {TriangleSet(std::move(ball)), TriangleSet(std::move(upper)),
-          TriangleSet(std::move(lower)), TriangleSet(std::move(tube)),
-          TriangleSet(std::move(cylinder))};
+  return {TriangleSet(ball), TriangleSet(upper), TriangleSet(lower),
+          TriangleSet(tube), TriangleSet(cylinder)};
 }
 
 // Shared by all renderers of the process with the same visual quality.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "base/instruction_sets.h"
+#include "env/renderer/raycast/float3.h"
 
 // Compiled once for each instruction set and, where tests are built, for plain
 // C++: they compare its pictures with the others.
@@ -312,6 +314,29 @@ namespace {
 
 HWY_EXPORT(DrawFrame);
 
+// The order in which primitives are traced: those of triangles come last, from
+// near to far, as a ray looks only for what is nearer than everything before.
+void SetOrder(const Snapshot& snapshot, std::vector<size_t>& order) {
+  const auto add = [&](bool are_triangles) {
+    for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+      const Shape shape = snapshot.primitives[k].shape;
+      if ((shape == Shape::kTriangles) == are_triangles) order.push_back(k);
+    }
+  };
+  order.clear();
+  add(/*are_triangles=*/false);
+  const auto first = static_cast<std::ptrdiff_t>(order.size());
+  add(/*are_triangles=*/true);
+  const auto distance = [&](size_t k) {
+    const Primitive& p = snapshot.primitives[k];
+    const Float3 v = Sub(p.position, snapshot.rays.origin);
+    return std::sqrt(Dot(v, v)) - p.bounding_radius;
+  };
+  std::sort(order.begin() + first, order.end(), [&](size_t a, size_t b) {
+    return std::make_pair(distance(a), a) < std::make_pair(distance(b), b);
+  });
+}
+
 // Fits the memory to the picture, and forgets a sky that looks different now.
 void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   frame.stride = (static_cast<size_t>(snapshot.width) + kLargestVector - 1) /
@@ -331,6 +356,7 @@ void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   }
   if (snapshot.mirror >= 0) frame.mirror_color.Resize(size);
   frame.sum.Resize(size);
+  SetOrder(snapshot, frame.order);
   if (frame.direct_lists.size() < snapshot.primitives.size()) {
     frame.direct_lists.resize(snapshot.primitives.size());
     frame.mirrored_lists.resize(snapshot.primitives.size());

@@ -118,6 +118,8 @@ struct Frame {
   static constexpr int kBandRows = 4;
   size_t stride = 0;
 
+  // primitives in the order in which they are traced
+  std::vector<size_t> order;
   // of one band: seen directly, and in the mirror
   SeenSamples direct, mirrored;
   // of the whole picture, by primitive

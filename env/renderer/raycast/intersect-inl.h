@@ -2,7 +2,7 @@
 #include <type_traits>
 
 #include "env/renderer/raycast/frame.h"
-#include "env/renderer/raycast/vector-inl.h"
+#include "env/renderer/raycast/triangle_hits-inl.h"
 
 #if defined(REPLICANT_RAYCAST_INTERSECT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REPLICANT_RAYCAST_INTERSECT_INL_H_
@@ -13,12 +13,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
-
-// 1 / v, large for v = 0.
-HWY_INLINE Float SafeInverse(Float v) {
-  const Float tiny = Set(1e-20f);
-  return Set(1.0f) / If(hn::Abs(v) < tiny, tiny, v);
-}
 
 // Origin of rays o + t d in a primitive's unit coordinates, and inverses that
 // depend on it alone; see Nearness().
@@ -204,161 +198,6 @@ HWY_INLINE Float PlaneNearness(const Primitive& p, const Origin& o, Vec3 d) {
   const Mask is_inside = hn::And(x <= nearness * Set(p.grid[0].half),
                                  y <= nearness * Set(p.grid[1].half));
   return hn::IfThenElseZero(is_inside, nearness);
-}
-
-// Triangles that rays hit: parameter and number, kMiss and -1 without a hit.
-struct TriangleHits {
-  Float t;
-  Int index;
-};
-
-// Where rays o + t d hit triangle `i`, its front alone unless `kBoth`; sets
-// `*is_hit` there.
-// Source: Moeller and Trumbore, Fast, Minimum Storage Ray/Triangle
-// Intersection, Journal of Graphics Tools 2(1), 1997.
-template <bool kBoth>
-HWY_INLINE Float MeetTriangle(const TriangleSet& set, size_t i, Vec3 o, Vec3 d,
-                              Mask* is_hit) {
-  const float* corners = set.corners() + i * TriangleSet::kStride;
-  const auto load = [&](size_t k) HWY_ATTR {
-    const float* at = corners + 3 * k;
-    return Vec3{Set(at[0]), Set(at[1]), Set(at[2])};
-  };
-  const Vec3 corner = load(0);
-  const Vec3 edge1 = load(1) - corner;
-  const Vec3 edge2 = load(2) - corner;
-  const Vec3 p = Cross(d, edge2);
-  Float determinant = Dot(edge1, p);
-  const Vec3 v = o - corner;
-  Float a = Dot(v, p);
-  const Vec3 q = Cross(v, edge1);
-  Float b = Dot(d, q);
-  Float t = Dot(edge2, q);
-  if constexpr (kBoth) {
-    // the sign of the determinant tells the side
-    const Float sign = hn::CopySign(Set(1.0f), determinant);
-    determinant = determinant * sign;
-    a = a * sign;
-    b = b * sign;
-    t = t * sign;
-  }
-  // not edge on, and not from behind
-  const Mask is_front = determinant > Set(1e-30f);
-  const Mask is_inside =
-      hn::And(hn::And(a >= Zero(), b >= Zero()), a + b <= determinant);
-  *is_hit = hn::And(is_front, is_inside);
-  return t / If(is_front, determinant, Set(1.0f));
-}
-
-// Tests of rays against the boxes of a tree. All lanes traverse it together, as
-// neighbouring rays mostly would anyway.
-struct BoxTest {
-  Vec3 o, inverse;
-  Float t_min;
-
-  HWY_INLINE BoxTest(Vec3 origin, Vec3 d, Float first)
-      : o(origin),
-        inverse{SafeInverse(d.x), SafeInverse(d.y), SafeInverse(d.z)},
-        t_min(first) {}
-
-  // Lanes that enter the box, at `*enter`, no later than at `t_max`.
-  HWY_INLINE Mask Meets(const TriangleSet::Node& node, Float t_max,
-                        Float* enter) const {
-    const Vec3 low = (Set(node.low) - o) * inverse;
-    const Vec3 high = (Set(node.high) - o) * inverse;
-    *enter = hn::Max(
-        hn::Max(hn::Max(t_min, hn::Min(low.x, high.x)), hn::Min(low.y, high.y)),
-        hn::Min(low.z, high.z));
-    const Float leave =
-        hn::Min(hn::Min(hn::Max(low.x, high.x), hn::Max(low.y, high.y)),
-                hn::Max(low.z, high.z));
-    // tolerance for rounding: no edge of a triangle may be lost
-    return hn::And(*enter <= leave * Set(1.00001f), *enter <= t_max);
-  }
-};
-
-// Calls visit(lanes, enter, leaf) for the leaves whose boxes rays o + t d enter
-// at `enter`, no later than at `t_max`, which may fall meanwhile; mostly the
-// nearer ones first.
-template <typename Visit>
-HWY_INLINE void VisitLeaves(const TriangleSet& set, Vec3 o, Vec3 d, Float t_min,
-                            const Float& t_max, const Visit& visit) {
-  const TriangleSet::Node* nodes = set.nodes();
-  if (nodes == nullptr) return;
-  const BoxTest test(o, d, t_min);
-  // which child of a node comes first for the first ray
-  const std::array<bool, 3> is_backward = {
-      hn::GetLane(d.x) < 0, hn::GetLane(d.y) < 0, hn::GetLane(d.z) < 0};
-  std::array<int32_t, TriangleSet::kMaxDepth + 1> stack;
-  size_t depth = 0;
-  stack[depth++] = 0;
-  while (depth > 0) {
-    const TriangleSet::Node& node = nodes[stack[--depth]];
-    Float enter;
-    const Mask meets = test.Meets(node, t_max, &enter);
-    if (hn::AllFalse(kFloat, meets)) continue;
-    if (node.is_leaf()) {
-      visit(meets, enter, node);
-      continue;
-    }
-    const int32_t is_far_first = is_backward[node.axis()] ? 1 : 0;
-    stack[depth++] = node.first + 1 - is_far_first;
-    stack[depth++] = node.first + is_far_first;
-  }
-}
-
-// Calls visit(lanes, triangle, t) for all triangles whose front the rays hit.
-template <typename Visit>
-HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
-                             const Visit& visit) {
-  const auto visit_leaf = [&](Mask /*meets*/, Float /*enter*/,
-                              const TriangleSet::Node& leaf) HWY_ATTR {
-    for (int32_t i = leaf.first; i < leaf.first + leaf.count; ++i) {
-      Mask is_hit;
-      const Float t =
-          MeetTriangle<false>(set, static_cast<size_t>(i), o, d, &is_hit);
-      is_hit = hn::And(is_hit, t > Zero());
-      if (!hn::AllFalse(kFloat, is_hit)) visit(is_hit, i, t);
-    }
-  };
-  VisitLeaves(set, o, d, Zero(), Set(kMiss), visit_leaf);
-}
-
-// The first triangles with t_min < t < t_max that face the ray's origin; with
-// kAny any such triangle, whichever way it faces.
-// Lanes with t_max < t_min are inactive.
-//
-// A lane's result depends neither on the others nor on the order of the visits:
-// a hit counts only from its ray's entry into the leaf's box on, so a skipped
-// box, which is entered after the best hit, cannot hold a better one; among
-// equal hits the lower number wins.
-template <bool kAny>
-HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
-                                    Float t_min, Float t_max) {
-  Float best = t_max;
-  Int index = hn::Set(kInt, -1);
-  const auto visit_leaf = [&](Mask meets, Float enter,
-                              const TriangleSet::Node& leaf) HWY_ATTR {
-    for (int32_t i = leaf.first; i < leaf.first + leaf.count; ++i) {
-      Mask is_hit;
-      const Float t = hn::Max(
-          MeetTriangle<kAny>(set, static_cast<size_t>(i), o, d, &is_hit),
-          enter);
-      const Int number = hn::Set(kInt, i);
-      const Mask is_lower = hn::RebindMask(kFloat, hn::Lt(number, index));
-      const Mask is_better =
-          hn::Or(t < best, hn::And(IsEqual(t, best), is_lower));
-      const Mask is_found =
-          hn::And(hn::And(meets, is_hit), hn::And(t > t_min, is_better));
-      index = If(is_found, number, index);
-      // a search for any hit ends here
-      best = If(is_found, kAny ? Set(-kMiss) : t, best);
-    }
-  };
-  VisitLeaves(set, o, d, t_min, best, visit_leaf);
-  const Mask is_found =
-      hn::RebindMask(kFloat, hn::Gt(index, hn::Set(kInt, -1)));
-  return {If(is_found, best, Set(kMiss)), index};
 }
 
 template <Shape kShape, size_t kCount>

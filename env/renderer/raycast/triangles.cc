@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <span>
 
 #include "env/renderer/raycast/frame.h"
 
@@ -33,114 +31,15 @@ Point FaceNormal(const Point& a, const Point& b, const Point& c) {
   return {n[0] / length, n[1] / length, n[2] / length};
 }
 
-float Middle(const Triangle& t, size_t axis) {
-  return t.corner[0][axis] + t.corner[1][axis] + t.corner[2][axis];
+Box BoxOf(const Triangle& triangle) {
+  Box box;
+  for (const Point& corner : triangle.corner) box.Include(corner);
+  return box;
 }
 
-struct Box {
-  Point low = [] {
-    constexpr float kFar = std::numeric_limits<float>::infinity();
-    return Point{kFar, kFar, kFar};
-  }();
-  Point high = {-low[0], -low[1], -low[2]};
-
-  void Include(const Point& point) {
-    for (size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], point[axis]);
-      high[axis] = std::max(high[axis], point[axis]);
-    }
-  }
-  void Include(const Triangle& triangle) {
-    for (const Point& corner : triangle.corner) Include(corner);
-  }
-  void Include(const Box& box) {
-    Include(box.low);
-    Include(box.high);
-  }
-  float HalfArea() const {
-    const Point side = Sub(high, low);
-    return side[0] * side[1] + side[1] * side[2] + side[2] * side[0];
-  }
-};
-
-size_t LongestSide(const Box& box) {
-  const Point side = Sub(box.high, box.low);
-  return static_cast<size_t>(std::max_element(side.begin(), side.end()) -
-                             side.begin());
-}
-
-// A plane between triangles: those whose middle lies in bin `bin` and above of
-// kNumBins between `low` and `high` lie on its far side.
-constexpr int kNumBins = 16;
-struct Split {
-  bool is_found = false;
-  size_t axis = 0;
-  int bin = 0;
-  float low = 0, per_side = 0;
-
-  int BinOf(const Triangle& t) const {
-    const float at = (Middle(t, axis) - low) * per_side;
-    return std::clamp(static_cast<int>(at), 0, kNumBins - 1);
-  }
-};
-
-// The split with the least cost by the surface area heuristic: a ray meets a
-// box with a probability in proportion to its surface, and then tests its
-// triangles. Source: Wald, On fast Construction of SAH-based Bounding Volume
-// Hierarchies, 2007.
-Split BestSplit(std::span<const Triangle> triangles) {
-  Split best;
-  float least = std::numeric_limits<float>::infinity();
-  for (size_t axis = 0; axis < 3; ++axis) {
-    Split split{.is_found = true, .axis = axis};
-    float high = -std::numeric_limits<float>::infinity();
-    split.low = -high;
-    for (const Triangle& t : triangles) {
-      split.low = std::min(split.low, Middle(t, axis));
-      high = std::max(high, Middle(t, axis));
-    }
-    if (!(high > split.low)) continue;
-    split.per_side = kNumBins / (high - split.low);
-
-    std::array<Box, kNumBins> boxes;
-    std::array<int, kNumBins> counts{};
-    for (const Triangle& t : triangles) {
-      const auto bin = static_cast<size_t>(split.BinOf(t));
-      boxes[bin].Include(t);
-      ++counts[bin];
-    }
-    // cost of the far side of each plane, then with the near side
-    std::array<float, kNumBins> far_cost{};
-    Box far, near;
-    int num_far = 0, num_near = 0;
-    for (size_t bin = kNumBins; bin-- > 1;) {
-      far.Include(boxes[bin]);
-      num_far += counts[bin];
-      far_cost[bin] = num_far == 0
-                          ? std::numeric_limits<float>::infinity()
-                          : far.HalfArea() * static_cast<float>(num_far);
-    }
-    for (size_t bin = 1; bin < kNumBins; ++bin) {
-      near.Include(boxes[bin - 1]);
-      num_near += counts[bin - 1];
-      if (num_near == 0) continue;
-      const float cost =
-          near.HalfArea() * static_cast<float>(num_near) + far_cost[bin];
-      if (cost >= least) continue;
-      least = cost;
-      best = split;
-      best.bin = static_cast<int>(bin);
-    }
-  }
-  return best;
-}
-
-// Moves the triangles of the near side to the front; their number.
-size_t Divide(std::span<Triangle> triangles, const Split& split) {
-  const auto middle = std::stable_partition(
-      triangles.begin(), triangles.end(),
-      [&](const Triangle& t) { return split.BinOf(t) < split.bin; });
-  return static_cast<size_t>(middle - triangles.begin());
+Point SumOf(const Triangle& triangle) {
+  const auto& [a, b, c] = triangle.corner;
+  return {a[0] + b[0] + c[0], a[1] + b[1] + c[1], a[2] + b[2] + c[2]};
 }
 
 void AddFlat(const Point& a, const Point& b, const Point& c,
@@ -158,23 +57,26 @@ void AddQuad(const std::array<Point, 4>& corner, const Point& normal,
 
 }  // namespace
 
-TriangleSet::TriangleSet(std::vector<Triangle> triangles) {
-  if (triangles.empty()) return;
-  for (size_t i = 0; i < triangles.size(); ++i) {
-    triangles[i].order = static_cast<int32_t>(i);
+TriangleSet::TriangleSet(const std::vector<Triangle>& triangles) {
+  std::vector<Box> boxes;
+  std::vector<Point> sums;
+  boxes.reserve(triangles.size());
+  sums.reserve(triangles.size());
+  for (const Triangle& triangle : triangles) {
+    boxes.push_back(BoxOf(triangle));
+    sums.push_back(SumOf(triangle));
   }
-  pairs_.emplace_back();
-  Build(triangles, 0, 0, triangles.size(), 1);
-  order_.resize(triangles.size());
+  tree_ = TriangleTree(boxes, sums, order_);
   corners_.resize(triangles.size() * kStride);
   normals_.resize(triangles.size() * kStride);
   texture_coordinates_.resize(triangles.size() * kTextureStride);
-  for (size_t i = 0; i < triangles.size(); ++i) SetTriangle(i, triangles[i]);
+  for (size_t i = 0; i < order_.size(); ++i) {
+    SetTriangle(i, triangles[static_cast<size_t>(order_[i])]);
+  }
   SetHalfBox();
 }
 
 void TriangleSet::SetTriangle(size_t at, const Triangle& triangle) {
-  order_[at] = triangle.order;
   for (size_t i = 0; i < kStride; ++i) {
     corners_[at * kStride + i] = triangle.corner[i / 3][i % 3];
     normals_[at * kStride + i] = triangle.normal[i / 3][i % 3];
@@ -186,71 +88,23 @@ void TriangleSet::SetTriangle(size_t at, const Triangle& triangle) {
 }
 
 void TriangleSet::SetHalfBox() {
-  const Node& root = NodeAt(0);
+  if (order_.empty()) return;
+  const Box& box = tree_.bounds();
   for (size_t axis = 0; axis < 3; ++axis) {
     half_box_[axis] =
-        std::max(std::abs(root.low[axis]), std::abs(root.high[axis]));
+        std::max(std::abs(box.low[axis]), std::abs(box.high[axis]));
   }
 }
 
 void TriangleSet::Move(const std::vector<Triangle>& triangles) {
+  std::vector<Box> boxes(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) {
-    Triangle triangle = triangles[static_cast<size_t>(order_[i])];
-    triangle.order = order_[i];
+    const Triangle& triangle = triangles[static_cast<size_t>(order_[i])];
     SetTriangle(i, triangle);
+    boxes[i] = BoxOf(triangle);
   }
-  // children stand behind their parents
-  for (auto n = static_cast<int32_t>(2 * pairs_.size()); n-- > 0;) {
-    if (n == 1) continue;  // beside the root
-    Node& node = NodeAt(n);
-    Box box;
-    if (node.is_leaf()) {
-      for (int32_t i = node.first; i < node.first + node.count; ++i) {
-        box.Include(
-            triangles[static_cast<size_t>(order_[static_cast<size_t>(i)])]);
-      }
-    } else {
-      for (int32_t child = node.first; child < node.first + 2; ++child) {
-        box.Include(NodeAt(child).low);
-        box.Include(NodeAt(child).high);
-      }
-    }
-    node.low = box.low;
-    node.high = box.high;
-  }
-  if (!pairs_.empty()) SetHalfBox();
-}
-
-// Sorts triangles [begin, end) into node `index` and the nodes below it.
-void TriangleSet::Build(std::vector<Triangle>& triangles, int32_t index,
-                        size_t begin, size_t end, size_t depth) {
-  Box box;
-  for (size_t i = begin; i < end; ++i) box.Include(triangles[i]);
-  Node& node = NodeAt(index);
-  node = {box.low, static_cast<int32_t>(begin), box.high,
-          static_cast<int32_t>(end - begin)};
-  constexpr size_t kLeafSize = 4;
-  if (end - begin <= kLeafSize) return;
-
-  const std::span<Triangle> all(triangles.data() + begin, end - begin);
-  // halves keep the tree shallow where the surface area heuristic does not
-  const Split split = depth < kMaxDepth / 2 ? BestSplit(all) : Split{};
-  size_t count = split.is_found ? Divide(all, split) : 0;
-  const size_t axis = split.is_found ? split.axis : LongestSide(box);
-  if (count == 0 || count == all.size()) {
-    count = all.size() / 2;
-    std::nth_element(all.begin(),
-                     all.begin() + static_cast<std::ptrdiff_t>(count),
-                     all.end(), [axis](const Triangle& a, const Triangle& b) {
-                       return Middle(a, axis) < Middle(b, axis);
-                     });
-  }
-  const auto first = static_cast<int32_t>(2 * pairs_.size());
-  pairs_.emplace_back();
-  NodeAt(index).first = first;
-  NodeAt(index).count = -1 - static_cast<int32_t>(axis);
-  Build(triangles, first, begin, begin + count, depth + 1);
-  Build(triangles, first + 1, begin + count, end, depth + 1);
+  tree_.Refit(boxes);
+  SetHalfBox();
 }
 
 TriangleSet MakeMesh(const mjModel& model, int id) {
@@ -280,7 +134,7 @@ TriangleSet MakeMesh(const mjModel& model, int id) {
     }
     triangles.push_back(t);
   }
-  return TriangleSet(std::move(triangles));
+  return TriangleSet(triangles);
 }
 
 namespace {
@@ -339,7 +193,7 @@ TriangleSet MakeFlex(const mjvScene& scene, int id, bool has_texcoord) {
       triangles[i].texture_coordinate[k] = {st[0], st[1]};
     }
   }
-  return TriangleSet(std::move(triangles));
+  return TriangleSet(triangles);
 }
 
 TriangleSet MakeHeightField(const mjModel& model, int id) {
@@ -406,7 +260,7 @@ TriangleSet MakeHeightField(const mjModel& model, int id) {
               {0, 0, -1}, triangles);
     }
   }
-  return TriangleSet(std::move(triangles));
+  return TriangleSet(triangles);
 }
 
 }  // namespace replicant::env::raycast

@@ -39,7 +39,7 @@ inline void FindMirrored(const Snapshot& snapshot, const Views& views,
   const auto mirror = static_cast<size_t>(snapshot.mirror);
   ClearSeen(snapshot, band, frame, frame.mirrored);
   const auto for_each = [&](const auto& visit) {
-    for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
+    for (const size_t k : frame.order) {
       const Primitive& p = snapshot.primitives[k];
       if (p.is_transparent || k == mirror) continue;
       const ScreenRect rect = band.Cut(p.mirrored_rect);
@@ -81,7 +81,7 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
       continue;
     }
     ClearSeen(snapshot, band, frame, frame.direct);
-    for (size_t k = 0; k < num; ++k) {
+    for (const size_t k : frame.order) {
       const Primitive& p = snapshot.primitives[k];
       const ScreenRect rect = band.Cut(p.rect);
       if (p.is_transparent || rect.empty()) continue;
