@@ -298,8 +298,10 @@ std::string ZmqSocket::Bind(const std::string& endpoint) {
   CheckMayBind(endpoint);
   CheckPort(endpoint);
   LockPath(endpoint);
-  if (IsIpv6(endpoint)) SetOption(ZMQ_IPV6, 1);
-  if (zmq_bind(handle_, endpoint.c_str()) != 0) {
+  // libzmq takes a name for an interface's
+  const std::string number = NumericEndpoint(endpoint);
+  if (IsIpv6(number)) SetOption(ZMQ_IPV6, 1);
+  if (zmq_bind(handle_, number.c_str()) != 0) {
     const int error = zmq_errno();
     throw CommError(fmt::format(
         "bind {}: {}{}", endpoint, zmq_strerror(error),

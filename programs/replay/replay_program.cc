@@ -234,7 +234,7 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
 // ConfigError for a name that other hosts do not reach.
 std::string Bind(const std::string& endpoint, rpc::Server* server) {
   try {
-    return server->Bind(rpc::NumericEndpoint(endpoint));
+    return server->Bind(endpoint);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("replay.bind: {}", error.what()));
   }

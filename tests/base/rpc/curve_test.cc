@@ -140,6 +140,16 @@ TEST(CurveTest, KeyOfTheWrongFormIsRefusedWithoutShowingIt) {
   EXPECT_THROW(ZapHandler(context, {"nonsense"}), InvalidArgument);
 }
 
+// Would catch a pod that cannot listen at the name under which others know it.
+TEST(CurveTest, AServerListensAtTheAddressOfAName) {
+  ZmqContext context;
+  const ZapHandler zap(context, {});
+  ZmqSocket router(context, SocketType::kRouter,
+                   {.curve = CurveServer{GenerateCurveKeyPair()}});
+  EXPECT_EQ(router.Bind("tcp://localhost:*").rfind("tcp://127.0.0.1:", 0), 0U);
+  EXPECT_THROW(router.Bind("tcp://no-such.invalid:*"), CommError);
+}
+
 TEST(CurveTest, ServerWithoutAListOfClientsMayNotBind) {
   ZmqContext context;
   SocketOptions options;
