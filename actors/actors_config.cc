@@ -31,6 +31,10 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
       "yet run on a device) shares the host's first GPU with a learner there");
   reader.Field("inference_threads", &c.inference_threads, {1, 1024},
                "threads of the inference server's policy (inference: host)");
+  reader.Field("inference_bind", &c.inference_bind,
+               "address at which the inference server listens; auto: a socket "
+               "of this host, and with hosts that join a free port of "
+               "cluster.address (inference: host)");
   reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},
                "milliseconds for which an observation waits for observations "
                "of other actors (inference: host)");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "actors/hindsight.h"
 #include "agents/exploration.h"
@@ -32,6 +33,7 @@ struct ActorsConfig {
   InferenceBackend inference_backend = InferenceBackend::kCpu;
   int64_t inference_threads = 1;
   double inference_wait_ms = 2.0;
+  std::string inference_bind = "auto";
   // Steps that are sent, stored and evicted together; their frames share a
   // dictionary (replay/format/frame_codec.h).
   int64_t group_steps = 8;

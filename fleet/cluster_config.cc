@@ -136,8 +136,27 @@ HostConfig HostConfig::Read(config::Reader& reader) {
   reader.Field("shard_folder", &c.shard_folder,
                "folder on this host for the checkpoints of its shard, which "
                "survive the host's agent");
+  reader.Field("worker", &c.worker,
+               "whether the host runs one of the learner's workers, "
+               "learner.replication's processes after the first. Hosts take "
+               "them in order; if no host has one, all run on the launcher's "
+               "host");
+  reader.Field("server_address", &c.server_address,
+               "address of this host, tcp://ADDRESS:PORT, at which a parameter "
+               "server listens there, in place of an element of "
+               "learner.replication.servers; empty: no server");
+  reader.Field("server_folder", &c.server_folder,
+               "folder on this host for the variables that its parameter "
+               "server saves, which survive the host's agent");
+  reader.Field("inference_address", &c.inference_address,
+               "address of this host, tcp://ADDRESS:PORT, at which the "
+               "inference server of all actors listens there; empty: it runs "
+               "on the launcher's host");
   if (c.shard_address.empty() != c.shard_folder.empty()) {
     reader.Error("shard_folder", "and shard_address must be given together");
+  }
+  if (c.server_address.empty() != c.server_folder.empty()) {
+    reader.Error("server_folder", "and server_address must be given together");
   }
   if (!IsHostName(c.name)) {
     reader.Error("name", fmt::format("'{}' is not the name of a host", c.name));
@@ -243,7 +262,8 @@ KubernetesConfig KubernetesConfig::Read(config::Reader& reader) {
   reader.Field("storage_class", &c.storage_class,
                "storage class of the volumes; empty: the cluster's default");
   reader.Field("run_storage", &c.run_storage,
-               "size of the volume of the run folder");
+               "size of the volume of the run folder, and of that of each "
+               "parameter server with servers_on_hosts");
   reader.Field("replay_storage", &c.replay_storage,
                "size of the volume of the replay's checkpoints");
   reader.Field("queue", &c.queue,
@@ -271,7 +291,8 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
        {"slurm", ClusterBackend::kSlurm},
        {"kubernetes", ClusterBackend::kKubernetes}},
       "how other hosts are reached; local: no other hosts. Learner, replay and "
-      "evaluator run on the launcher's host, actors on all hosts that join");
+      "evaluator run on the launcher's host unless a key below moves them, "
+      "actors on all hosts that join");
   reader.Field("address", &c.address,
                "numeric address at which other hosts reach the launcher's "
                "host; auto: the one from which it reaches the first host of "
@@ -287,6 +308,22 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
                "whether the replay runs on a host that joins by fleet --join "
                "... --role replay, instead of the launcher's host. replay.bind "
                "is then that host's tcp://HOST:PORT");
+  reader.Field("workers_on_hosts", &c.workers_on_hosts,
+               "whether each of the learner's workers, learner.replication's "
+               "processes after the first, runs on a host that joins by fleet "
+               "--join ... --role worker-N. fleet --render makes a job, a pod "
+               "or a node for each");
+  reader.Field("servers_on_hosts", &c.servers_on_hosts,
+               "whether each parameter server runs on a host that joins by "
+               "fleet --join ... --role server-N. learner.replication.servers "
+               "are then those hosts' tcp://HOST:PORT; fleet --render "
+               "kubernetes and skypilot make a pod or a node for each and fill "
+               "in its name");
+  reader.Field("inference_on_host", &c.inference_on_host,
+               "whether the inference server runs on a host that joins by "
+               "fleet --join ... --role inference-0. actors.inference_bind is "
+               "then that host's tcp://HOST:PORT; fleet --render kubernetes "
+               "and skypilot make a pod or a node for it and fill in its name");
   reader.Field("programs", &c.programs,
                "folder of the programs on the other hosts, or the path of "
                "your own program; empty: the same as here");
@@ -314,10 +351,11 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   read("actor", "every actor", {.has_pods = true});
   read("learner", "the learner", {.cores = 4, .has_pods = true});
   read("replay", "every replay service", {.cores = 2, .has_pods = true});
-  read("inference", "the inference server", {});
+  read("inference", "the inference server", {.has_pods = true});
   read("evaluator", "the evaluator", {});
-  read("server", "every parameter server", {});
-  read("worker", "every worker except the learner", {.cores = 4});
+  read("server", "every parameter server", {.has_pods = true});
+  read("worker", "every worker except the learner",
+       {.cores = 4, .has_pods = true});
   reader.Section("slurm", &c.slurm, "job scripts of fleet --render slurm");
   reader.Section("kubernetes", &c.kubernetes,
                  "manifests of fleet --render kubernetes");
@@ -336,13 +374,20 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   return c;
 }
 
-std::vector<std::string> ClusterConfig::ShardAddresses() const {
+std::vector<std::string> ClusterConfig::AddressesOf(
+    std::string HostConfig::*part) const {
   std::vector<std::string> addresses;
   if (backend != ClusterBackend::kSsh) return addresses;
   for (const HostConfig& host : hosts) {
-    if (!host.shard_address.empty()) addresses.push_back(host.shard_address);
+    if (!(host.*part).empty()) addresses.push_back(host.*part);
   }
   return addresses;
+}
+
+int64_t ClusterConfig::num_worker_hosts() const {
+  return backend == ClusterBackend::kSsh
+             ? std::ranges::count(hosts, true, &HostConfig::worker)
+             : 0;
 }
 
 void ReplaceAll(const std::string& from, const std::string& to,

@@ -25,6 +25,12 @@ struct HostConfig {
   // Address of the replay shard on this host; empty: no shard.
   std::string shard_address;
   std::string shard_folder;  // checkpoints of the shard
+  bool worker = false;       // whether it runs one of the learner's workers
+  // Address of the parameter server on this host, and of the inference server;
+  // empty: none.
+  std::string server_address;
+  std::string server_folder;  // variables that the server saves
+  std::string inference_address;
 
   static HostConfig Read(config::Reader& reader);
 };
@@ -35,9 +41,8 @@ struct RoleResources {
   int64_t gpus = 0;
   int64_t memory_mb = 0;  // 0: not asked for
   std::string command;    // template with {command}; empty: the command itself
-  // Of the pods that are made for the role, of learner, replay and actor.
-  bool has_pods = false;
-  std::string image;                       // empty: kubernetes.image
+  bool has_pods = false;  // whether pods are made for the role
+  std::string image;      // empty: kubernetes.image
   std::vector<std::string> node_selector;  // "LABEL=VALUE"
   std::string priority_class;              // empty: the cluster's default
 
@@ -87,14 +92,17 @@ struct SkypilotConfig {
 };
 
 // Section `cluster`: the hosts that run the processes of a run. Launcher,
-// learner and evaluator share one host, by default with the replay; actors run
-// on any host that joins.
+// learner and evaluator share one host, by default with everything but the
+// actors, which run on any host that joins.
 struct ClusterConfig {
   ClusterBackend backend = ClusterBackend::kLocal;
   std::string address = "auto";
   int64_t port = 0;  // 0: a free one
   int64_t local_actors = 0;
   bool replay_on_host = false;
+  bool workers_on_hosts = false;
+  bool servers_on_hosts = false;
+  bool inference_on_host = false;
   std::string programs;  // folder of the programs on the other hosts
   double host_timeout_s = 60.0;
   double join_timeout_s = 600.0;
@@ -106,12 +114,29 @@ struct ClusterConfig {
   SkypilotConfig skypilot;
 
   bool has_hosts() const { return backend != ClusterBackend::kLocal; }
-  // The addresses of the replay's shards on `hosts`, by index; empty unless the
-  // backend is ssh.
-  std::vector<std::string> ShardAddresses() const;
-  // Whether the replay runs on hosts that join.
+  // The addresses that `hosts` have for a part of the run, without empty ones,
+  // in order: &HostConfig::shard_address. None unless the backend is ssh.
+  std::vector<std::string> AddressesOf(std::string HostConfig::*address) const;
+  // Number of `hosts` with a worker; 0 unless the backend is ssh.
+  int64_t num_worker_hosts() const;
+  // Whether the part runs on hosts that join for it, instead of the launcher's:
+  // the replay, the learner's workers, the parameter servers, the inference
+  // server.
   bool has_remote_replay() const {
-    return has_hosts() && (replay_on_host || !ShardAddresses().empty());
+    return has_hosts() &&
+           (replay_on_host || !AddressesOf(&HostConfig::shard_address).empty());
+  }
+  bool has_remote_workers() const {
+    return has_hosts() && (workers_on_hosts || num_worker_hosts() > 0);
+  }
+  bool has_remote_servers() const {
+    return has_hosts() && (servers_on_hosts ||
+                           !AddressesOf(&HostConfig::server_address).empty());
+  }
+  bool has_remote_inference() const {
+    return has_hosts() &&
+           (inference_on_host ||
+            !AddressesOf(&HostConfig::inference_address).empty());
   }
 
   static ClusterConfig Read(config::Reader& reader);

@@ -42,7 +42,7 @@ class ServedPolicy : public ActorPolicy {
                int64_t index, std::function<bool()> is_over)
       : remote_(
             task,
-            {.endpoint = InferenceEndpoint(config),
+            {.endpoint = config.actors.inference_bind,
              .curve = rpc::GroupKey::FromFile(KeyFileOf(config)).client_role(),
              .name = fmt::format("actor-{}", index),
              .num_environments = config.actors.environments,

@@ -102,7 +102,7 @@ int ServeInference(const Invocation& invocation) {
   options.tick_interval = max_wait;
   rpc::Server server(context, actors::InferenceProtocol(), options);
   inference.AttachTo(server);
-  spdlog::info("listening at {}", server.Bind(InferenceEndpoint(config)));
+  spdlog::info("listening at {}", server.Bind(config.actors.inference_bind));
   Thread loop("inference", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};
 

@@ -7,6 +7,10 @@ namespace replicant::programs {
 
 // Port at which hosts join the launcher.
 inline constexpr int kJoinPort = 7100;
+// Ports of the parts of a run that have a pod or a node each.
+inline constexpr int kReplayPort = 7101;
+inline constexpr int kServerPort = 7103;
+inline constexpr int kInferencePort = 7104;
 // The Control Suite's models in the image of scripts/container.
 inline constexpr const char* kSuiteFolder = "/replicant/suite";
 

@@ -11,26 +11,45 @@
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "programs/deploy/containers.h"
+#include "programs/roles/fleet_roles.h"
 #include "programs/run/check_run.h"
 
 namespace replicant::programs {
 
 std::string Render(const std::string& backend, const RenderInput& input) {
-  using Part = std::string (*)(const RenderInput&);
-  const std::map<std::string, Part> parts = {{"kubernetes", &RenderKubernetes},
-                                             {"skypilot", &RenderSkypilot},
-                                             {"slurm", &RenderSlurm}};
-  const auto part = parts.find(backend);
-  if (part == parts.end()) {
+  struct Backend {
+    std::vector<std::string> (*settings)(const RunConfig& config);
+    std::string (*render)(const RenderInput& input);
+  };
+  const std::map<std::string, Backend> backends = {
+      {"kubernetes", {&KubernetesSettings, &RenderKubernetes}},
+      {"skypilot", {&SkypilotSettings, &RenderSkypilot}},
+      {"slurm",
+       {[](const RunConfig&) {
+          return std::vector<std::string>{"cluster.backend=slurm"};
+        },
+        &RenderSlurm}}};
+  const auto found = backends.find(backend);
+  if (found == backends.end()) {
     throw ConfigError(fmt::format(
         "--render {}: no such backend; allowed: slurm, kubernetes, skypilot",
         backend));
   }
-  // hosts join a run of SkyPilot as they join one of Kubernetes
-  const bool is_slurm = backend == "slurm";
-  RunConfig config = input.config;
-  config.cluster.backend = is_slurm ? fleet::ClusterBackend::kSlurm
-                                    : fleet::ClusterBackend::kKubernetes;
+  if (!input.config.has_actors() && backend != "slurm") {
+    throw ConfigError(fmt::format(
+        "--render {}: its files start a replay and actors, and workload {} has "
+        "none; allowed: slurm",
+        backend, input.config.learner.workload));
+  }
+  const auto loaded =
+      LoadRunConfig(config::Document::FromFile(
+                        "config.yaml", found->second.settings(input.config),
+                        [&](const std::filesystem::path& /*path*/) {
+                          return input.resolved_yaml;
+                        }),
+                    input.registry);
+  RunConfig config = loaded.config;
   // the host is not known yet, so any numeric address passes
   config.cluster.address = "0.0.0.0";
   CheckCluster(config);
@@ -41,21 +60,11 @@ std::string Render(const std::string& backend, const RenderInput& input) {
         fmt::format("--to {}: it is not empty", input.folder.string()));
   }
   MakeFolders(input.folder);
-  RenderInput whole = input;
-  whole.resolved_yaml = WithSettings(
-      input, {"cluster.backend=" + ToString(config.cluster.backend)});
-  return part->second(whole);
-}
-
-std::string WithSettings(const RenderInput& input,
-                         const std::vector<std::string>& settings) {
-  return LoadRunConfig(config::Document::FromFile(
-                           "config.yaml", settings,
-                           [&](const std::filesystem::path& /*path*/) {
-                             return input.resolved_yaml;
-                           }),
-                       input.registry)
-      .resolved_yaml;
+  return found->second.render({.config = config,
+                               .resolved_yaml = loaded.resolved_yaml,
+                               .commands = input.commands,
+                               .registry = input.registry,
+                               .folder = input.folder});
 }
 
 std::string FillIn(std::string_view text,
@@ -86,6 +95,39 @@ JobResources SumOf(
     sum.memory_mb += role.memory_mb * count;
   }
   return sum;
+}
+
+JobResources LauncherResources(const RunConfig& config) {
+  std::vector<std::pair<std::string, int64_t>> processes;
+  for (const fleet::RoleRequest& request : RoleRequests(config)) {
+    processes.emplace_back(request.id.role, 1);
+  }
+  return SumOf(config.cluster, processes);
+}
+
+int64_t NumHosts(const RunConfig& config, const std::string& role) {
+  return std::ranges::count(RemoteRoles(config), role, &fleet::RoleId::role);
+}
+
+std::vector<std::string> AddressSettings(const RunConfig& config,
+                                         const std::string& server,
+                                         const std::string& inference) {
+  std::vector<std::string> settings;
+  if (config.cluster.servers_on_hosts) {
+    std::vector<std::string> addresses;
+    for (size_t i = 0; i < config.learner.replication.servers.size(); ++i) {
+      const std::string name = FillIn(server, {{"INDEX", std::to_string(i)}});
+      addresses.push_back(fmt::format("\"tcp://{}:{}\"", name, kServerPort));
+    }
+    settings.push_back(fmt::format("learner.replication.servers=[{}]",
+                                   fmt::join(addresses, ", ")));
+  }
+  if (config.cluster.inference_on_host) {
+    settings.push_back(
+        config::Setting("actors.inference_bind",
+                        fmt::format("tcp://{}:{}", inference, kInferencePort)));
+  }
+  return settings;
 }
 
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts) {

@@ -28,7 +28,10 @@ struct RenderInput {
 // backend or for a configuration that does not fit the backend, and IoError.
 std::string Render(const std::string& backend, const RenderInput& input);
 
-// The parts of Render(), which makes the folder and config.yaml itself.
+// The parts of Render(), which makes the folder: settings that the backend
+// needs, "KEY=VALUE", and the files of a configuration with these.
+std::vector<std::string> KubernetesSettings(const RunConfig& config);
+std::vector<std::string> SkypilotSettings(const RunConfig& config);
 std::string RenderSlurm(const RenderInput& input);
 std::string RenderKubernetes(const RenderInput& input);
 std::string RenderSkypilot(const RenderInput& input);
@@ -42,11 +45,6 @@ struct TemplateValue {
 std::string FillIn(std::string_view text,
                    const std::vector<TemplateValue>& values);
 
-// The configuration of the input with some keys changed, "KEY=VALUE". Throws
-// ConfigError if it does not load.
-std::string WithSettings(const RenderInput& input,
-                         const std::vector<std::string>& settings);
-
 // What one job or container asks for.
 struct JobResources {
   int64_t cores = 0;
@@ -58,6 +56,19 @@ struct JobResources {
 JobResources SumOf(
     const fleet::ClusterConfig& cluster,
     const std::vector<std::pair<std::string, int64_t>>& processes);
+
+// The sum over the processes on the launcher's host.
+JobResources LauncherResources(const RunConfig& config);
+
+// Number of hosts that join for a process of the role each: "worker", "server",
+// "inference".
+int64_t NumHosts(const RunConfig& config, const std::string& role);
+
+// Settings that give the parameter servers and the inference server on other
+// hosts the names of these hosts; @INDEX@ in `server` is the server's number.
+std::vector<std::string> AddressSettings(const RunConfig& config,
+                                         const std::string& server,
+                                         const std::string& inference);
 
 // Actors per host on `num_hosts` hosts, rounded up.
 int64_t ActorsPerHost(const RunConfig& config, int64_t num_hosts);

@@ -12,18 +12,18 @@
 #include "programs/deploy/containers.h"
 #include "programs/deploy/deploy.h"
 
-// Four files: a ConfigMap with the configuration, a Secret with the run's key
-// pair, a StatefulSet for the replay with its headless Service, and a JobSet
-// with the launcher's job and the actors' job.
+// Files: a ConfigMap with the configuration, a Secret with the run's key pair,
+// a StatefulSet with its headless Service for the replay, and one for the
+// parameter servers, and a JobSet with the launcher's job and those of actors,
+// workers and inference server.
 //
 // Pods find each other by the names that a StatefulSet and a JobSet give them.
-// The pods of replay and actors run an agent, which joins the launcher
+// All but the launcher's run an agent, which joins the launcher
 // (fleet/host_agent.h), so the launcher supervises their processes as on any
 // host, and a new pod joins again. Kubernetes restarts pods, not processes.
 namespace replicant::programs {
 namespace {
 
-constexpr int kReplayPort = 7101;
 constexpr const char* kKeyName = "run.key";
 
 constexpr const char* kConfigMap = R"(apiVersion: v1
@@ -45,50 +45,51 @@ stringData:
   run.key: |
 @KEY@)";
 
-constexpr const char* kReplay = R"yaml(apiVersion: v1
+// Pods that keep what they store: @PART@ is "replay" or "server".
+constexpr const char* kKept = R"yaml(apiVersion: v1
 kind: Service
 metadata:
-  name: @NAME@-replay
+  name: @NAME@-@PART@
   namespace: @NAMESPACE@
 spec:
   clusterIP: None
   publishNotReadyAddresses: true
-  selector: {app: @NAME@-replay}
+  selector: {app: @NAME@-@PART@}
   ports:
-  - {name: replay, port: @REPLAY_PORT@}
+  - {name: @PART@, port: @PORT@}
 ---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:
-  name: @NAME@-replay
+  name: @NAME@-@PART@
   namespace: @NAMESPACE@
 @QUEUE@spec:
-  serviceName: @NAME@-replay
-  replicas: @SHARDS@
+  serviceName: @NAME@-@PART@
+  replicas: @PODS@
   podManagementPolicy: Parallel
   selector:
-    matchLabels: {app: @NAME@-replay}
+    matchLabels: {app: @NAME@-@PART@}
   template:
     metadata:
-      labels: {app: @NAME@-replay}
+      labels: {app: @NAME@-@PART@}
     spec:
       terminationGracePeriodSeconds: 120
-@REPLAY_POD@      containers:
-      - name: replay
-        image: @REPLAY_IMAGE@
+@POD_LINES@      containers:
+      - name: @PART@
+        image: @IMAGE@
         command: ["fleet"]
         args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
-               "--role", "replay-$(SHARD)", "--host", "$(POD_NAME)", "--keep", "/data",
+               "--role", "@PART@-$(INDEX)", "--host", "$(POD_NAME)", "--keep", "/data",
                "--join_timeout_s", "1000000"]
         env:
         - name: POD_NAME
           valueFrom: {fieldRef: {fieldPath: metadata.name}}
-        - name: SHARD
+        - name: INDEX
           valueFrom:
             fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
         ports:
-        - {name: replay, containerPort: @REPLAY_PORT@}
-        resources: @REPLAY_RESOURCES@
+        - {name: @PART@, containerPort: @PORT@}
+        resources: @RESOURCES@
         volumeMounts:
         - {name: key, mountPath: /secret, readOnly: true}
         - {name: data, mountPath: /data}
@@ -100,7 +101,7 @@ metadata:
       name: data
     spec:
       accessModes: [ReadWriteOnce]@STORAGE_CLASS_6@
-      resources: {requests: {storage: @REPLAY_STORAGE@}}
+      resources: {requests: {storage: @STORAGE@}}
 )yaml";
 
 constexpr const char* kRun = R"(apiVersion: v1
@@ -148,9 +149,9 @@ metadata:
 @TOPOLOGY@          spec:
             restartPolicy: Never
             terminationGracePeriodSeconds: 120
-@LEARNER_POD@            containers:
+@POD_LINES@            containers:
             - name: launcher
-              image: @LEARNER_IMAGE@
+              image: @IMAGE@
               command: ["/bin/sh", "-c"]
               args:
               - |
@@ -178,31 +179,33 @@ metadata:
               secret: {secretName: @NAME@-key, defaultMode: 256}
             - name: run
               persistentVolumeClaim: {claimName: @NAME@-run}
-@ACTORS@)";
+@HOSTS@)";
 
-constexpr const char* kActors = R"yaml(  - name: actors
+// Pods with an agent each: @HOSTS@ is "actors", "workers" or "inference".
+constexpr const char* kHosts = R"yaml(  - name: @HOSTS@
     replicas: 1
     template:
       spec:
-        parallelism: @ACTOR_PODS@
-        completions: @ACTOR_PODS@
+        parallelism: @PODS@
+        completions: @PODS@
         completionMode: Indexed
         backoffLimit: 100000
         template:
 @TOPOLOGY@          spec:
             restartPolicy: OnFailure
             terminationGracePeriodSeconds: 30
-@ACTOR_POD@            containers:
+@POD_LINES@            containers:
             - name: agent
-              image: @ACTOR_IMAGE@
-              command: ["fleet"]
-              args: ["--join", "@JOIN@", "--key_file", "/secret/run.key",
-                     "--host", "$(POD_NAME)", "--actors", "@ACTORS_PER_POD@",
-                     "--join_timeout_s", "@JOIN_TIMEOUT@"]
+              image: @IMAGE@
+              command: ["/bin/sh", "-c"]
+              args:
+              - |
+                exec fleet --join @JOIN@ --key_file /secret/run.key \
+                  --host "$POD_NAME" @OFFER@ --join_timeout_s @JOIN_TIMEOUT@
               env:
               - name: POD_NAME
                 valueFrom: {fieldRef: {fieldPath: metadata.name}}
-              resources: @ACTOR_RESOURCES@
+              resources: @RESOURCES@
               volumeMounts:
               - {name: key, mountPath: /secret, readOnly: true}
             volumes:
@@ -262,23 +265,29 @@ std::string PodLines(const fleet::RoleResources& role, int64_t user,
 
 }  // namespace
 
+std::vector<std::string> KubernetesSettings(const RunConfig& config) {
+  const std::string name = ObjectName(config.run.name);
+  std::vector<std::string> settings = AddressSettings(
+      config, fmt::format("{0}-server-@INDEX@.{0}-server", name),
+      fmt::format("{0}-inference-0-0.{0}", name));
+  settings.insert(
+      settings.end(),
+      {"cluster.backend=kubernetes", "run.dir=/run/replicant",
+       fmt::format("run.key_file=/secret/{}", kKeyName),
+       fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
+       fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}",
+                   name, kReplayPort)});
+  if (config.task.suite_folder.empty()) {
+    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
+  }
+  return settings;
+}
+
 std::string RenderKubernetes(const RenderInput& input) {
   const RunConfig& config = input.config;
   const fleet::ClusterConfig& cluster = config.cluster;
   const fleet::KubernetesConfig& kubernetes = cluster.kubernetes;
   const std::string name = ObjectName(config.run.name);
-  const int64_t actors = ActorsPerHost(config, kubernetes.actor_pods);
-
-  std::vector<std::string> settings = {
-      "run.dir=/run/replicant",
-      fmt::format("run.key_file=/secret/{}", kKeyName),
-      fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
-      fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}", name,
-                  kReplayPort)};
-  if (config.task.suite_folder.empty()) {
-    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
-  }
-  const std::string yaml = WithSettings(input, settings);
 
   const auto key_file = input.folder / kKeyName;
   rpc::WriteKeyPair(key_file, rpc::GenerateCurveKeyPair());
@@ -299,22 +308,11 @@ std::string RenderKubernetes(const RenderInput& input) {
       // a JobSet names its pods SET-JOB-INDEX-INDEX, in the subdomain SET
       {"JOIN", fmt::format("tcp://{0}-launcher-0-0.{0}:{1}", name, kJoinPort)},
       {"JOIN_PORT", std::to_string(kJoinPort)},
-      {"REPLAY_PORT", std::to_string(kReplayPort)},
       {"JOIN_TIMEOUT", fmt::format("{:.0f}", cluster.join_timeout_s)},
-      {"ACTOR_PODS", std::to_string(kubernetes.actor_pods)},
-      {"ACTORS_PER_POD", std::to_string(actors)},
-      {"SHARDS", std::to_string(config.replay.shards)},
-      {"REPLAY_STORAGE", config::QuotedToYaml(kubernetes.replay_storage)},
       {"RUN_STORAGE", config::QuotedToYaml(kubernetes.run_storage)},
       {"STORAGE_CLASS_2", storage_class(2)},
       {"STORAGE_CLASS_6", storage_class(6)},
-      {"REPLAY_RESOURCES", Resources(SumOf(cluster, {{"replay", 1}}))},
-      {"LEARNER_RESOURCES",
-       Resources(SumOf(cluster, {{"learner", 1},
-                                 {"evaluator", 1},
-                                 {"actor", cluster.local_actors}}))},
-      {"ACTOR_RESOURCES",
-       Resources(SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}}))},
+      {"LEARNER_RESOURCES", Resources(LauncherResources(config))},
       {"EXIT_CONFIG", std::to_string(kExitConfig)},
       {"QUEUE", kubernetes.queue.empty()
                     ? ""
@@ -330,27 +328,60 @@ std::string RenderKubernetes(const RenderInput& input) {
                          "            annotations: "
                          "{{kueue.x-k8s.io/podset-preferred-topology: {}}}\n",
                          config::QuotedToYaml(kubernetes.topology))},
-      {"CONFIG", Indented(yaml, 4)},
+      {"CONFIG", Indented(input.resolved_yaml, 4)},
       {"KEY", Indented(key, 4)}};
-  for (const auto& [prefix, role, blanks] :
-       {std::tuple("REPLAY", "replay", 6), std::tuple("LEARNER", "learner", 12),
-        std::tuple("ACTOR", "actor", 12)}) {
+  // what the role decides about its pods
+  const auto pods_of = [&](const char* role, int blanks, int64_t num_processes,
+                           std::vector<TemplateValue> more) {
     const fleet::RoleResources& pods = cluster.roles.at(role);
-    values.push_back({fmt::format("{}_POD", prefix),
-                      PodLines(pods, kubernetes.user, blanks)});
-    values.push_back({fmt::format("{}_IMAGE", prefix),
-                      config::QuotedToYaml(pods.image.empty() ? kubernetes.image
-                                                              : pods.image)});
-  }
-  values.push_back(
-      {"ACTORS", kubernetes.actor_pods > 0 ? FillIn(kActors, values) : ""});
-  const auto write = [&](const char* file, const char* text, unsigned mode) {
-    AtomicWriteFile(input.folder / file, FillIn(text, values), mode);
+    more.insert(
+        more.end(),
+        {{"POD_LINES", PodLines(pods, kubernetes.user, blanks)},
+         {"IMAGE", config::QuotedToYaml(pods.image.empty() ? kubernetes.image
+                                                           : pods.image)},
+         {"RESOURCES", Resources(SumOf(cluster, {{role, num_processes}}))}});
+    more.insert(more.end(), values.begin(), values.end());
+    return more;
   };
-  write("1-config.yaml", kConfigMap, 0666);
-  write("2-key.yaml", kSecret, 0600);
-  write("3-replay.yaml", kReplay, 0666);
-  write("4-run.yaml", kRun, 0666);
+  // a job whose pods join with `offer`
+  const auto job = [&](const char* hosts, const char* role, int64_t num_pods,
+                       int64_t num_processes, const std::string& offer) {
+    if (num_pods == 0) return std::string();
+    return FillIn(kHosts, pods_of(role, /*blanks=*/12, num_processes,
+                                  {{"HOSTS", hosts},
+                                   {"PODS", std::to_string(num_pods)},
+                                   {"OFFER", offer}}));
+  };
+  const auto kept = [&](const char* part, int64_t num_pods, int port,
+                        const std::string& storage) {
+    return FillIn(kKept, pods_of(part, /*blanks=*/6, 1,
+                                 {{"PART", part},
+                                  {"PODS", std::to_string(num_pods)},
+                                  {"PORT", std::to_string(port)},
+                                  {"STORAGE", config::QuotedToYaml(storage)}}));
+  };
+  const int64_t actors = ActorsPerHost(config, kubernetes.actor_pods);
+  const std::string jobs =
+      job("workers", "worker", NumHosts(config, "worker"), 1,
+          "--role worker-$((JOB_COMPLETION_INDEX + 1))") +
+      job("inference", "inference", NumHosts(config, "inference"), 1,
+          "--role inference-0") +
+      job("actors", "actor", kubernetes.actor_pods,
+          std::max<int64_t>(1, actors), fmt::format("--actors {}", actors));
+  const auto write = [&](const char* file, const std::string& text,
+                         unsigned mode = 0666) {
+    AtomicWriteFile(input.folder / file, text, mode);
+  };
+  write("1-config.yaml", FillIn(kConfigMap, values));
+  write("2-key.yaml", FillIn(kSecret, values), 0600);
+  write("3-replay.yaml", kept("replay", config.replay.shards, kReplayPort,
+                              kubernetes.replay_storage));
+  if (const int64_t servers = NumHosts(config, "server"); servers > 0) {
+    write("3-servers.yaml",
+          kept("server", servers, kServerPort, kubernetes.run_storage));
+  }
+  write("4-run.yaml",
+        FillIn(kRun, pods_of("learner", /*blanks=*/12, 1, {{"HOSTS", jobs}})));
   return fmt::format(
       "wrote {0}; start the run by: kubectl apply -f {0}\n"
       "2-key.yaml holds the key pair of the run: keep it as a secret\n",

@@ -10,13 +10,14 @@
 #include "programs/deploy/containers.h"
 #include "programs/deploy/deploy.h"
 
-// A job group of SkyPilot: the learner's job is primary, and the actors' nodes
-// join it by its name in the group. Launcher, learner, replay and evaluator
-// share the learner's node.
+// A job group of SkyPilot: the learner's job is primary, and the nodes of
+// actors and workers join it by its name in the group. Launcher, learner,
+// replay and evaluator share the learner's node.
 namespace replicant::programs {
 namespace {
 
 constexpr const char* kRunKey = "run.key";
+constexpr const char* kRunFolder = "/replicant-run/run";  // folder on the node
 
 // Task names are letters, digits, '-' and '_'. SkyPilot gives the first node of
 // the job NAME the host name NAME-0.GROUP on all nodes of the group.
@@ -45,14 +46,15 @@ file_mounts:
     exec fleet --resume @RUN@ --set cluster.address="$address"
   fi
   exec fleet --config /replicant-run/config.yaml --set cluster.address="$address"
-@ACTORS@)yaml";
+@TASKS@)yaml";
 
-constexpr const char* kActorsTask = R"yaml(---
-name: actors
+// Nodes with an agent each: @HOSTS@ is "actors", "workers", ...
+constexpr const char* kHostsTask = R"yaml(---
+name: @HOSTS@
 num_nodes: @NODES@
 resources:
-@ACTOR_RESOURCES@
-  use_spot: @ACTOR_SPOT@
+@RESOURCES@
+  use_spot: @SPOT@
   # a lost node comes back as often as it is lost, which is no error
   job_recovery: {max_restarts_on_errors: 100000}
 file_mounts:
@@ -61,7 +63,7 @@ run: |
   set -u
   chmod 600 /replicant-run/run.key
   exec fleet --join tcp://learner-0.@NAME@:@JOIN_PORT@ --key_file /replicant-run/run.key \
-    --host "actors-$SKYPILOT_NODE_RANK" --actors @ACTORS_PER_NODE@ \
+    --host "@HOSTS@-$SKYPILOT_NODE_RANK" @OFFER@ \
     --join_timeout_s @JOIN_TIMEOUT@
 )yaml";
 
@@ -87,52 +89,75 @@ std::string TaskResources(const JobResources& job,
 
 }  // namespace
 
+std::vector<std::string> SkypilotSettings(const RunConfig& config) {
+  const std::string group = ObjectName(config.run.name);
+  std::vector<std::string> settings =
+      AddressSettings(config, fmt::format("servers-@INDEX@.{}", group),
+                      fmt::format("inference-0.{}", group));
+  settings.insert(settings.end(), {config::Setting("run.dir", kRunFolder),
+                                   "run.key_file=/replicant-run/run.key",
+                                   // hosts join from the network, as pods do
+                                   "cluster.backend=kubernetes",
+                                   fmt::format("cluster.port={}", kJoinPort)});
+  if (config.task.suite_folder.empty()) {
+    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
+  }
+  return settings;
+}
+
 std::string RenderSkypilot(const RenderInput& input) {
   const RunConfig& config = input.config;
   const fleet::ClusterConfig& cluster = config.cluster;
   const fleet::SkypilotConfig& skypilot = cluster.skypilot;
-  const std::string run = "/replicant-run/run";
   const int64_t actors = ActorsPerHost(config, skypilot.actor_nodes);
 
-  std::vector<std::string> settings = {
-      config::Setting("run.dir", run), "run.key_file=/replicant-run/run.key",
-      // hosts join from the network, as pods do
-      "cluster.backend=kubernetes", fmt::format("cluster.port={}", kJoinPort)};
-  if (config.task.suite_folder.empty()) {
-    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
-  }
-  AtomicWriteFile(input.folder / "config.yaml", WithSettings(input, settings));
+  AtomicWriteFile(input.folder / "config.yaml", input.resolved_yaml);
   rpc::WriteKeyPair(input.folder / kRunKey, rpc::GenerateCurveKeyPair());
 
   const std::string storage =
       skypilot.run_storage.empty()
           ? std::string()
-          : fmt::format("  {}: {{source: {}, mode: MOUNT_CACHED}}\n", run,
-                        config::QuotedToYaml(skypilot.run_storage));
+          : fmt::format("  {}: {{source: {}, mode: MOUNT_CACHED}}\n",
+                        kRunFolder, config::QuotedToYaml(skypilot.run_storage));
   std::vector<TemplateValue> values = {
       {"NAME", ObjectName(config.run.name)},
-      {"RUN", run},
+      {"RUN", kRunFolder},
       {"STORAGE", storage},
       {"CONFIG_FILE",
        config::QuotedToYaml((input.folder / "config.yaml").string())},
       {"KEY_FILE", config::QuotedToYaml((input.folder / kRunKey).string())},
-      {"LEARNER_RESOURCES",
-       TaskResources(SumOf(cluster, {{"learner", 1},
-                                     {"replay", config.replay.shards},
-                                     {"evaluator", 1},
-                                     {"actor", cluster.local_actors}}),
-                     skypilot)},
-      {"ACTOR_RESOURCES",
-       TaskResources(SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}}),
-                     skypilot)},
-      {"NODES", std::to_string(skypilot.actor_nodes)},
+      {"LEARNER_RESOURCES", TaskResources(LauncherResources(config), skypilot)},
       {"LEARNER_SPOT", skypilot.learner_spot ? "true" : "false"},
-      {"ACTOR_SPOT", skypilot.actor_spot ? "true" : "false"},
       {"JOIN_PORT", std::to_string(kJoinPort)},
-      {"ACTORS_PER_NODE", std::to_string(actors)},
       {"JOIN_TIMEOUT", fmt::format("{:.0f}", cluster.join_timeout_s)}};
+  const auto task = [&](const char* hosts, const char* role, int64_t num_nodes,
+                        int64_t num_processes, bool is_spot,
+                        const std::string& offer) {
+    if (num_nodes == 0) return std::string();
+    std::vector<TemplateValue> own = {
+        {"HOSTS", hosts},
+        {"NODES", std::to_string(num_nodes)},
+        {"RESOURCES",
+         TaskResources(SumOf(cluster, {{role, num_processes}}), skypilot)},
+        {"SPOT", is_spot ? "true" : "false"},
+        {"OFFER", offer}};
+    own.insert(own.end(), values.begin(), values.end());
+    return FillIn(kHostsTask, own);
+  };
   values.push_back(
-      {"ACTORS", skypilot.actor_nodes > 0 ? FillIn(kActorsTask, values) : ""});
+      {"TASKS",
+       task("workers", "worker", NumHosts(config, "worker"), 1,
+            skypilot.learner_spot,
+            "--role \"worker-$((SKYPILOT_NODE_RANK + 1))\"") +
+           task("servers", "server", NumHosts(config, "server"), 1,
+                skypilot.learner_spot,
+                "--role \"server-$SKYPILOT_NODE_RANK\" --keep "
+                "/replicant-run/kept") +
+           task("inference", "inference", NumHosts(config, "inference"), 1,
+                skypilot.actor_spot, "--role inference-0") +
+           task("actors", "actor", skypilot.actor_nodes,
+                std::max<int64_t>(1, actors), skypilot.actor_spot,
+                fmt::format("--actors {}", actors))});
   AtomicWriteFile(input.folder / "skypilot.yaml", FillIn(kJobGroup, values));
   return fmt::format(
       "wrote {0}; start the run by: sky jobs launch {0}/skypilot.yaml\n"

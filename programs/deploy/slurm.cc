@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fs.h"
 #include "programs/deploy/deploy.h"
 #include "programs/run/shell_word.h"
 
-// One job for launcher, learner, replay and evaluator, and an array of jobs
-// that bring actors. Array tasks join by the run's folder, which all nodes see,
-// and may come, go and be requeued one by one.
+// One job for launcher, learner, replay and evaluator, an array of jobs that
+// bring actors, and one of jobs that bring a worker of the learner each. Array
+// tasks join by the run's folder, which all nodes see, and may come, go and be
+// requeued one by one.
 namespace replicant::programs {
 namespace {
 
@@ -75,9 +77,9 @@ fi
 exit "$code"
 )";
 
-constexpr const char* kActorsScript = R"(#!/bin/bash
-# Actors of a run: each task of the array is a host that joins it.
-#SBATCH --job-name=@NAME@-actors
+constexpr const char* kHostsScript = R"(#!/bin/bash
+# @ROLE@ of a run: each task of the array is a host that joins it.
+#SBATCH --job-name=@NAME@-@ROLE@
 #SBATCH --array=0-@LAST@
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
@@ -89,8 +91,8 @@ constexpr const char* kActorsScript = R"(#!/bin/bash
 @OPTIONS@set -u
 fleet=@FLEET@
 @FORWARD@
-host=$SLURMD_NODENAME.${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-"$fleet"@PROGRAM@ --join "$RUN" --host "$host" --actors @ACTORS@ \
+@HOST@
+"$fleet"@PROGRAM@ --join "$RUN" --host "$host" @OFFER@ \
   --join_timeout_s @JOIN_TIMEOUT@ &
 child=$!
 await_child
@@ -118,13 +120,14 @@ for seed in "$@"; do
   log=${RUN//%/%%}
   job=$(sbatch --parsable --export=ALL --output="$log.job.log" run.sbatch)
   echo "seed $seed: job $job, folder $RUN"
-  @SUBMIT_ACTORS@
+  @SUBMIT_HOSTS@
 done
 )";
-constexpr const char* kSubmitActors =
-    R"(actors=$(sbatch --parsable --dependency="after:$job" --export=ALL \
-    --output="$log.actors.%a.log" actors.sbatch)
-  echo "seed $seed: actors $actors")";
+// An array that waits for the job.
+constexpr const char* kSubmitHosts =
+    R"(@ROLE@=$(sbatch --parsable --dependency="after:$job" --export=ALL \
+    --output="$log.@ROLE@.%a.log" @ROLE@.sbatch)
+  echo "seed $seed: @ROLE@ $@ROLE@")";
 
 std::string Options(const std::string& partition, const JobResources& job,
                     const fleet::SlurmConfig& slurm) {
@@ -145,6 +148,45 @@ void WriteExecutable(const std::filesystem::path& file,
   AtomicWriteFile(file, text, 0777);
 }
 
+// The array of one kind of hosts.
+struct Array {
+  std::string role;  // "actors", "workers"
+  int64_t num_tasks = 0;
+  std::string partition;
+  JobResources job;
+  std::string host;   // line that sets $host
+  std::string offer;  // options of fleet --join
+};
+
+std::vector<Array> ArraysOf(const RunConfig& config) {
+  const fleet::ClusterConfig& cluster = config.cluster;
+  const fleet::SlurmConfig& slurm = cluster.slurm;
+  const int64_t actors = ActorsPerHost(config, slurm.actor_tasks);
+  std::vector<Array> arrays;
+  if (slurm.actor_tasks > 0 && config.has_actors()) {
+    arrays.push_back(
+        {.role = "actors",
+         .num_tasks = slurm.actor_tasks,
+         .partition = slurm.actor_partition.empty() ? slurm.partition
+                                                    : slurm.actor_partition,
+         .job = SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}}),
+         .host = "host=$SLURMD_NODENAME.${SLURM_ARRAY_JOB_ID}_"
+                 "$SLURM_ARRAY_TASK_ID",
+         .offer = fmt::format("--actors {}", actors)});
+  }
+  if (const int64_t workers = NumHosts(config, "worker"); workers > 0) {
+    arrays.push_back({.role = "workers",
+                      .num_tasks = workers,
+                      .partition = slurm.partition,
+                      .job = SumOf(cluster, {{"worker", 1}}),
+                      .host =
+                          "worker=worker-$((SLURM_ARRAY_TASK_ID + 1))\n"
+                          "host=$SLURMD_NODENAME.$SLURM_ARRAY_JOB_ID.$worker",
+                      .offer = "--role \"$worker\""});
+  }
+  return arrays;
+}
+
 }  // namespace
 
 std::string RenderSlurm(const RenderInput& input) {
@@ -152,14 +194,7 @@ std::string RenderSlurm(const RenderInput& input) {
   const fleet::ClusterConfig& cluster = config.cluster;
   const fleet::SlurmConfig& slurm = cluster.slurm;
   const replicator::ReplicationConfig& replication = config.learner.replication;
-  const int64_t actors = ActorsPerHost(config, slurm.actor_tasks);
-  const JobResources run_job =
-      SumOf(cluster, {{"learner", 1},
-                      {"replay", config.replay.shards},
-                      {"evaluator", 1},
-                      {"actor", cluster.local_actors}});
-  const JobResources actors_job =
-      SumOf(cluster, {{"actor", std::max<int64_t>(1, actors)}});
+  const JobResources run_job = LauncherResources(config);
   const std::vector<std::string> words =
       (cluster.programs.empty() ? input.commands
                                 : input.commands.At(cluster.programs))
@@ -169,6 +204,12 @@ std::string RenderSlurm(const RenderInput& input) {
     more_words += " " + ShellWord(words[i]);
   }
   const std::string folder = ShellWord(input.folder.string());
+  const std::vector<Array> arrays = ArraysOf(config);
+  std::string submit_hosts = arrays.empty() ? ":" : "";
+  for (const Array& array : arrays) {
+    submit_hosts += (submit_hosts.empty() ? "" : "\n  ") +
+                    FillIn(kSubmitHosts, {{"ROLE", array.role}});
+  }
   std::vector<TemplateValue> values = {
       {"FORWARD",
        FillIn(kForwardSignals, {{"WARNING", std::to_string(slurm.warning_s)}})},
@@ -180,9 +221,7 @@ std::string RenderSlurm(const RenderInput& input) {
       {"TIME", slurm.time_limit},
       {"WARNING", std::to_string(slurm.warning_s)},
       {"JOIN_TIMEOUT", fmt::format("{:.0f}", cluster.join_timeout_s)},
-      {"ACTORS", std::to_string(actors)},
-      {"LAST", std::to_string(slurm.actor_tasks - 1)},
-      {"SUBMIT_ACTORS", slurm.actor_tasks > 0 ? kSubmitActors : ":"}};
+      {"SUBMIT_HOSTS", submit_hosts}};
   const auto with = [&values](std::vector<TemplateValue> more) {
     more.insert(more.end(), values.begin(), values.end());
     return more;
@@ -195,14 +234,17 @@ std::string RenderSlurm(const RenderInput& input) {
              with({{"NODES", std::to_string(nodes)},
                    {"CORES", std::to_string(run_job.cores)},
                    {"OPTIONS", Options(slurm.partition, run_job, slurm)}})));
-  if (slurm.actor_tasks > 0) {
-    const std::string& partition =
-        slurm.actor_partition.empty() ? slurm.partition : slurm.actor_partition;
+  for (const Array& array : arrays) {
     WriteExecutable(
-        input.folder / "actors.sbatch",
-        FillIn(kActorsScript,
-               with({{"CORES", std::to_string(actors_job.cores)},
-                     {"OPTIONS", Options(partition, actors_job, slurm)}})));
+        input.folder / (array.role + ".sbatch"),
+        FillIn(
+            kHostsScript,
+            with({{"ROLE", array.role},
+                  {"LAST", std::to_string(array.num_tasks - 1)},
+                  {"HOST", array.host},
+                  {"OFFER", array.offer},
+                  {"CORES", std::to_string(array.job.cores)},
+                  {"OPTIONS", Options(array.partition, array.job, slurm)}})));
   }
   WriteExecutable(input.folder / "submit", FillIn(kSubmit, values));
   return fmt::format("wrote {0}; submit the run by {0}/submit [SEED ...]\n",

@@ -193,7 +193,8 @@ std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
        std::filesystem::recursive_directory_iterator(path)) {
     const std::string name = entry.path().lexically_relative(path);
     if (!entry.is_regular_file() ||
-        (name != "addresses.yaml" && !name.starts_with("model"))) {
+        (name != "addresses.yaml" && name != kRendezvousKeyName &&
+         !name.starts_with("model"))) {
       continue;
     }
     files.push_back({name, ReadFile(entry.path(), kMaxFileForHosts)});
@@ -218,12 +219,17 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
       hosts.expected.push_back({.label = fmt::format("array task {}", i),
                                 .name_end = fmt::format("_{}", i)});
     }
+    for (int64_t i = 1; i <= NumHosts(config, "worker"); ++i) {
+      const std::string worker = fmt::format("worker-{}", i);
+      hosts.expected.push_back(
+          {.label = "the job of " + worker, .name_end = "." + worker});
+    }
   }
   if (config.cluster.backend == fleet::ClusterBackend::kSsh) {
-    for (const fleet::HostConfig& host : config.cluster.hosts) {
+    hosts.launched = LaunchedAgents(config, commands);
+    for (const fleet::HostLauncher::Host& host : hosts.launched) {
       hosts.expected.push_back({.label = host.name, .name_end = host.name});
     }
-    hosts.launched = LaunchedAgents(config, commands);
   }
   return hosts;
 }
@@ -266,7 +272,7 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
   for (const fleet::RoleId& id : RemoteRoles(config)) {
     run.roles.push_back(MakeRole({.request = {.id = id}, .cpus = {}}, plan));
     run.roles.back().is_remote = true;
-    run.roles.back().is_elastic = id.role == "actor";
+    run.roles.back().is_elastic = WaitsAlone(config, id);
   }
   if (config.has_actors()) {
     run.scalable.emplace("actor",

@@ -4,9 +4,11 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -38,9 +40,18 @@ struct JoinOptions {
   int64_t join_timeout_s = 600;
 };
 
-// Whether a host offers room for the replay, or for one shard of it.
-bool IsReplay(const std::string& role) {
-  return role == "replay" || role.starts_with("replay-");
+// Whether a host may offer room for the role: many processes of "actor", or one
+// process.
+bool IsOffer(const std::string& role) {
+  if (role == "actor" || role == "replay" || role == "inference-0") return true;
+  for (const std::string_view part : {"replay-", "worker-", "server-"}) {
+    if (!role.starts_with(part)) continue;
+    const std::string_view index = std::string_view(role).substr(part.size());
+    return !index.empty() && index.size() < 7 &&
+           std::ranges::all_of(index,
+                               [](char c) { return c >= '0' && c <= '9'; });
+  }
+  return false;
 }
 
 JoinOptions ParseJoin(int argc, const char* const* argv) {
@@ -60,11 +71,12 @@ JoinOptions ParseJoin(int argc, const char* const* argv) {
     } else if (name == "--host") {
       options.host = value;
     } else if (name == "--role") {
-      if (value != "actor" && !IsReplay(value)) {
-        throw ConfigError(
-            fmt::format("--role {}: a host runs no such role; allowed: actor, "
-                        "replay, or replay-N for shard N of the replay",
-                        value));
+      if (!IsOffer(value)) {
+        throw ConfigError(fmt::format(
+            "--role {}: a host runs no such role; allowed: actor, replay, "
+            "replay-N for shard N of the replay, worker-N, server-N, "
+            "inference-0",
+            value));
       }
       options.role = value;
     } else if (name == "--keep") {
@@ -135,7 +147,8 @@ void AddJoin(config::CommandLine& command_line) {
   command_line.AddOption(
       "--join", &ignored,
       "run actors of the run in this folder on this host: --join RUN "
-      "[--actors N] [--host NAME] [--role actor|replay|replay-N] "
+      "[--actors N] [--host NAME] "
+      "[--role actor|replay|replay-N|worker-N|server-N|inference-0] "
       "[--keep FOLDER] [--join_timeout_s S], or tcp://HOST:PORT "
       "--key_file FILE in the place of RUN");
 }
@@ -152,7 +165,7 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
       .make_command = {},
       .host = join.host,
       .role = join.role,
-      .slots = IsReplay(join.role) ? 1 : static_cast<uint32_t>(join.actors),
+      .slots = join.role == "actor" ? static_cast<uint32_t>(join.actors) : 1,
       .join_timeout = std::chrono::seconds(join.join_timeout_s)};
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
@@ -212,14 +225,30 @@ std::vector<fleet::HostLauncher::Host> LaunchedAgents(
                       .command = fleet::FillTemplate(config.cluster.ssh_command,
                                                      words, host.name)});
   };
+  // a separate agent for each part: it comes and goes with the part
+  const auto add_part = [&](const fleet::HostConfig& host,
+                            const std::string& role, const std::string& keep) {
+    std::vector<std::string> options = {"--role", role};
+    if (!keep.empty()) options.insert(options.end(), {"--keep", keep});
+    add(host, host.name + "/" + role, options);
+  };
   int num_shards = 0;
+  int num_servers = 0;
+  int num_workers = 1;  // with the learner
   for (const fleet::HostConfig& host : config.cluster.hosts) {
-    add(host, host.name, {"--actors", std::to_string(host.actors)});
-    if (host.shard_address.empty()) continue;
-    // a separate agent: it comes and goes with the shard
-    const std::string role = fmt::format("replay-{}", num_shards++);
-    add(host, host.name + "/" + role,
-        {"--role", role, "--keep", host.shard_folder});
+    if (config.has_actors()) {
+      add(host, host.name, {"--actors", std::to_string(host.actors)});
+    }
+    if (!host.shard_address.empty()) {
+      add_part(host, fmt::format("replay-{}", num_shards++), host.shard_folder);
+    }
+    if (host.worker)
+      add_part(host, fmt::format("worker-{}", num_workers++), "");
+    if (!host.server_address.empty()) {
+      add_part(host, fmt::format("server-{}", num_servers++),
+               host.server_folder);
+    }
+    if (!host.inference_address.empty()) add_part(host, "inference-0", "");
   }
   return agents;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -34,6 +35,7 @@
 #include "replay/client/batch_reader.h"
 #include "replicator/comm/mpi_communicator.h"
 #include "replicator/make_replicator.h"
+#include "replicator/steps/replica_ranks.h"
 
 namespace replicant::programs {
 namespace {
@@ -46,9 +48,20 @@ constexpr const char* kEvaluate = "--evaluate";
 struct LearnerOptions {
   std::string role;  // empty: learner, or the launcher's role
   std::string index;
-  std::string rank;        // "1/2", of a group that may shrink; empty: none
-  std::string checkpoint;  // to evaluate; empty for none
+  std::string rank;            // "1/2", of a group that may shrink; empty: none
+  std::string checkpoint;      // to evaluate; empty for none
+  std::string servers_folder;  // of a parameter server; empty: of the run
 };
+
+// Gives this process the secret of the run's rendezvous, unless its launcher
+// has given another one.
+void TakeRendezvousKey(const std::filesystem::path& run_folder) {
+  const std::filesystem::path file = run_folder / kRendezvousKeyName;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return;
+  const std::string key = ReadFile(file, /*max_size_bytes=*/4096);
+  ::setenv(replicator::kRendezvousKey, key.c_str(), /*overwrite=*/0);
+}
 
 // Threads that decode frames while the learner steps. A step that uses all
 // processors decodes its own frames: another thread would only delay it. A
@@ -288,6 +301,7 @@ int RunRole(const Invocation& invocation, const LearnerOptions& options) {
   std::string role = options.role;
   std::string index_text = options.index;
   if (!config.has_actors()) learner::CheckSameBatch(config.learner);
+  TakeRendezvousKey(RunFolderOf(config));
   if (role.empty()) {
     role = "learner";
     if (const auto place = PlaceOfLearner(replication)) {
@@ -346,7 +360,11 @@ int RunRole(const Invocation& invocation, const LearnerOptions& options) {
   replicator::ProcessRank place{.is_server = is_server,
                                 .index = static_cast<int>(index)};
   if (is_server) {
-    place.folder = RunFolderOf(config) / "servers" / log.role;
+    const std::filesystem::path servers =
+        options.servers_folder.empty()
+            ? RunFolderOf(config) / "servers"
+            : std::filesystem::path(options.servers_folder);
+    place.folder = servers / log.role;
   }
   return RunBeside(invocation, id, place);
 }
@@ -374,6 +392,10 @@ Program LearnerProgram() {
                 "RANK/SIZE, the place of this process in a group that has "
                 "fewer processes now than the configuration says "
                 "(learner.replication.min_processes)");
+            command_line.AddOption(
+                "--servers_folder", &options->servers_folder,
+                "folder of the variables that parameter servers save; empty: "
+                "servers in the run's folder");
             command_line.AddConfigOption(
                 kEvaluate, &options->checkpoint,
                 "folder of a run, whose newest checkpoint is evaluated, or of "

@@ -84,12 +84,17 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   AddIndex(spec);
 }
 
-// Lets the learner's group continue without a process that stays lost.
-void MakeElastic(const RolePlan& plan, RoleSpec* spec) {
+// Makes the learner's processes start as a group: one that may go on without a
+// process that stays lost, or whose hosts must all be there.
+void MakeGroup(const RolePlan& plan, RoleSpec* spec) {
   const replicator::ReplicationConfig& replication =
       plan.config.learner.replication;
-  if (!replication.is_elastic()) return;
-  spec->min_group_size = replication.min_processes;
+  if (!replication.strategy->has_processes || replication.uses_mpi()) return;
+  if (!replication.is_elastic() && !plan.config.cluster.has_remote_workers()) {
+    return;
+  }
+  spec->min_group_size = replication.is_elastic() ? replication.min_processes
+                                                  : replication.num_processes();
   spec->group_arguments = [](int rank, int size) -> std::vector<std::string> {
     return {"--rank", fmt::format("{}/{}", rank, size)};
   };
@@ -105,12 +110,15 @@ void MakeLearner(const RolePlan& plan, RoleSpec* spec) {
   if (replication.uses_mpi()) {
     RunUnderMpi(replication, spec);
   }
-  MakeElastic(plan, spec);
+  MakeGroup(plan, spec);
 }
 
 // A parameter server: it has done its part once the learner has ended the
 // training.
-void MakeServer(const RolePlan& /*plan*/, RoleSpec* spec) {
+void MakeServer(const RolePlan& plan, RoleSpec* spec) {
+  spec->command.insert(
+      spec->command.end(),
+      {"--servers_folder", (plan.storage_folder / "servers").string()});
   spec->start_stage = 0;
   spec->stop_stage = 2;
   spec->on_success = OnSuccess::kDone;
@@ -123,7 +131,7 @@ void MakeWorker(const RolePlan& plan, RoleSpec* spec) {
   spec->start_stage = is_of_step ? 1 : 2;
   spec->stop_stage = is_of_step ? 1 : 0;
   spec->on_success = OnSuccess::kDone;
-  MakeElastic(plan, spec);
+  MakeGroup(plan, spec);
   // the others of a parameter server do without it; the learner leads
   spec->may_be_left_out =
       !is_of_step && plan.config.learner.replication.processes_per_group == 1;
@@ -179,17 +187,32 @@ int64_t NumLocalActors(const RunConfig& config) {
 }  // namespace
 
 std::vector<fleet::RoleId> RemoteRoles(const RunConfig& config) {
+  const fleet::ClusterConfig& cluster = config.cluster;
+  const replicator::ReplicationConfig& replication = config.learner.replication;
   std::vector<fleet::RoleId> roles;
-  if (!config.has_actors()) return roles;
-  if (config.cluster.has_remote_replay()) {
-    for (int64_t i = 0; i < config.replay.shards; ++i) {
-      roles.push_back({"replay", static_cast<uint32_t>(i)});
+  const auto add = [&roles](const char* role, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      roles.push_back({role, static_cast<uint32_t>(i)});
     }
+  };
+  if (cluster.has_remote_workers()) {
+    add("worker", 1, replication.num_workers());
   }
-  for (int64_t i = NumLocalActors(config); i < config.actors.count; ++i) {
-    roles.push_back({"actor", static_cast<uint32_t>(i)});
+  if (cluster.has_remote_servers()) {
+    add("server", 0, static_cast<int64_t>(replication.servers.size()));
   }
+  if (!config.has_actors()) return roles;
+  if (cluster.has_remote_replay()) add("replay", 0, config.replay.shards);
+  if (cluster.has_remote_inference()) add("inference", 0, 1);
+  add("actor", NumLocalActors(config), config.actors.count);
   return roles;
+}
+
+bool WaitsAlone(const RunConfig& config, const fleet::RoleId& id) {
+  // the learner of a parameter server goes on without the other workers
+  return id.role == "actor" ||
+         (id.role == "worker" &&
+          config.learner.replication.strategy->has_servers);
 }
 
 std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
@@ -209,10 +232,12 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
                        .is_exclusive = config.fleet.exclusive_learner};
   };
   std::vector<RoleRequest> requests = {worker("learner", 0)};
-  for (int i = 1; i < replication.num_workers(); ++i) {
+  const int num_workers =
+      config.cluster.has_remote_workers() ? 1 : replication.num_workers();
+  for (int i = 1; i < num_workers; ++i) {
     requests.push_back(worker("worker", static_cast<uint32_t>(i)));
   }
-  if (has_servers) {
+  if (has_servers && !config.cluster.has_remote_servers()) {
     for (size_t i = 0; i < replication.servers.size(); ++i) {
       requests.push_back(
           {.id = {"server", static_cast<uint32_t>(i)}, .load = 0.3});
@@ -225,7 +250,8 @@ std::vector<RoleRequest> RoleRequests(const RunConfig& config) {
           {.id = {"replay", static_cast<uint32_t>(i)}, .load = 0.2});
     }
   }
-  if (config.actors.inference == actors::InferencePlace::kHost) {
+  if (config.actors.inference == actors::InferencePlace::kHost &&
+      !config.cluster.has_remote_inference()) {
     requests.push_back(
         {.id = {"inference", 0},
          .threads = static_cast<int>(config.actors.inference_threads)});

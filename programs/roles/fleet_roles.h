@@ -20,6 +20,8 @@ namespace replicant::programs {
 std::vector<fleet::RoleRequest> RoleRequests(const RunConfig& config);
 // Returns the roles that run on the hosts that join; none without such hosts.
 std::vector<fleet::RoleId> RemoteRoles(const RunConfig& config);
+// Whether the run starts and goes on while such a role waits for a host.
+bool WaitsAlone(const RunConfig& config, const fleet::RoleId& id);
 
 // Input of MakeRole() that all roles share.
 struct RolePlan {
@@ -28,7 +30,7 @@ struct RolePlan {
   // Undefined for a run without actors.
   agents::TaskSpec task;
   std::filesystem::path run_folder;
-  // Folder of the replay's checkpoints.
+  // Folder of the checkpoints of replay and parameter servers.
   std::filesystem::path storage_folder;
   std::filesystem::path config_file;  // read by every role
   std::filesystem::path key_file;     // of the run's key pair; empty: none

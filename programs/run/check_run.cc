@@ -102,8 +102,7 @@ void CheckAddresses(RunConfig config) {
     const std::string& endpoint = *address.endpoint;
     // every part has another one
     if (endpoint == "auto") continue;
-    // of another host
-    if (address.is_replay() && config.cluster.has_remote_replay()) continue;
+    if (address.is_elsewhere) continue;
     CheckForm(address.key, endpoint);
     if (!fleet::IsOfAnyPort(endpoint)) {
       addresses.emplace_back(address.key, endpoint);
@@ -146,14 +145,75 @@ void CheckAddresses(RunConfig config) {
   }
 }
 
+namespace {
+
+// Throws ConfigError if other hosts could not run the learner's workers.
+void CheckWorkers(const RunConfig& config) {
+  const fleet::ClusterConfig& cluster = config.cluster;
+  if (!cluster.has_remote_workers()) return;
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  const char* const key = cluster.num_worker_hosts() > 0
+                              ? "cluster.hosts"
+                              : "cluster.workers_on_hosts";
+  if (replication.uses_mpi()) {
+    throw ConfigError(
+        fmt::format("{}: workers on other hosts, but mpirun starts those of "
+                    "learner.replication.communicator mpi; allowed: tcp",
+                    key));
+  }
+  if (replication.num_workers() == 1) {
+    throw ConfigError(fmt::format(
+        "{}: workers on other hosts, but learner.replication has one worker, "
+        "the learner; hint: strategy between_graph with communicator tcp, or "
+        "parameter_server, and more replicas",
+        key));
+  }
+  if (replication.processes_per_group > 1) {
+    throw ConfigError(fmt::format(
+        "{}: workers on other hosts, but the processes of a group meet by a "
+        "file (learner.replication.processes_per_group {}); allowed: 1",
+        key, replication.processes_per_group));
+  }
+  if (const int64_t hosts = cluster.num_worker_hosts();
+      hosts > 0 && hosts != replication.num_workers() - 1) {
+    throw ConfigError(fmt::format(
+        "cluster.hosts: {} of them have a worker, and learner.replication has "
+        "{} besides the learner; want a host for each, or none",
+        hosts, replication.num_workers() - 1));
+  }
+}
+
+// Throws ConfigError if other hosts do not reach the part at its address.
+void CheckReach(const PartAddress& address, const std::string& backend) {
+  const std::string& endpoint = *address.endpoint;
+  if (address.is_elsewhere &&
+      (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
+    throw ConfigError(
+        fmt::format("{}: '{}', but another host joins for it; want that host's "
+                    "tcp://HOST:PORT",
+                    address.key, endpoint));
+  }
+  if (endpoint == "auto") return;
+  if (!endpoint.starts_with("tcp://") || endpoint.starts_with("tcp://127.") ||
+      endpoint.starts_with("tcp://[::1]")) {
+    throw ConfigError(fmt::format(
+        "{}: other hosts do not reach '{}'; allowed under cluster.backend {}: "
+        "auto, or tcp://ADDRESS:PORT of a network interface",
+        address.key, endpoint, backend));
+  }
+}
+
+}  // namespace
+
 void CheckCluster(RunConfig config) {
   const fleet::ClusterConfig& cluster = config.cluster;
   if (!cluster.has_hosts()) return;
   const std::string backend = ToString(cluster.backend);
-  if (!config.has_actors()) {
+  if (!config.has_actors() && !cluster.has_remote_workers() &&
+      !cluster.has_remote_servers()) {
     throw ConfigError(fmt::format(
-        "cluster.backend: {}: other hosts run actors, and workload {} has "
-        "none; allowed: local",
+        "cluster.backend: {}: other hosts run actors, workers and servers, and "
+        "this run of workload {} has none there; allowed: local",
         backend, config.learner.workload));
   }
   if (config.run.key_file.empty()) {
@@ -162,33 +222,38 @@ void CheckCluster(RunConfig config) {
         "the default, makes a pair",
         backend));
   }
-  if (config.actors.inference != actors::InferencePlace::kActor) {
+  if (cluster.has_remote_inference() &&
+      config.actors.inference != actors::InferencePlace::kHost) {
     throw ConfigError(fmt::format(
-        "actors.inference: host: the launcher's host alone has an inference "
-        "server, and cluster.backend {} has actors on others; allowed: actor",
-        backend));
+        "{}: an inference server on another host, but actors.inference is "
+        "actor; allowed: host",
+        cluster.inference_on_host ? "cluster.inference_on_host"
+                                  : "cluster.hosts"));
   }
+  if (cluster.has_remote_servers() &&
+      !config.learner.replication.strategy->has_servers) {
+    throw ConfigError(fmt::format(
+        "{}: parameter servers on other hosts, but "
+        "learner.replication.strategy {} has none; allowed: parameter_server",
+        cluster.servers_on_hosts ? "cluster.servers_on_hosts" : "cluster.hosts",
+        config.learner.replication.strategy->name));
+  }
+  CheckWorkers(config);
   static_cast<void>(
       fleet::ResolveClusterAddress(cluster.address, cluster.hosts));
+  const bool has_other_clients =
+      cluster.has_remote_workers() || cluster.has_remote_servers();
   for (const PartAddress& address : AddressesOf(&config)) {
-    // only the learner's host has servers
-    if (!address.is_replay() && address.part != "parameters") continue;
-    const std::string& endpoint = *address.endpoint;
-    if (address.is_replay() && cluster.has_remote_replay() &&
-        (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
-      throw ConfigError(fmt::format(
-          "replay.bind: '{}' with cluster.replay_on_host; want tcp://HOST:PORT "
-          "of the host that joins for the replay",
-          endpoint));
+    const bool is_server = address.part.starts_with("server-");
+    if (is_server ? has_other_clients : config.has_actors()) {
+      CheckReach(address, backend);
     }
-    if (endpoint == "auto") continue;
-    if (!endpoint.starts_with("tcp://") || endpoint.starts_with("tcp://127.") ||
-        endpoint.starts_with("tcp://[::1]")) {
-      throw ConfigError(fmt::format(
-          "{}: other hosts do not reach '{}'; allowed under cluster.backend "
-          "{}: auto, or tcp://ADDRESS:PORT of a network interface",
-          address.key, endpoint, backend));
-    }
+  }
+  if (config.learner.replication.rendezvous !=
+      replicator::ReplicationConfig::kAuto) {
+    CheckReach({"rendezvous", "learner.replication.rendezvous",
+                &config.learner.replication.rendezvous},
+               backend);
   }
 }
 

@@ -34,21 +34,49 @@ void ReadWorkloads(config::Reader& reader, const Registry& registry,
   }
 }
 
-// Gives the shards of the replay the addresses of their hosts.
-void UseShardsOfHosts(config::Reader& reader, RunConfig* c) {
-  const std::vector<std::string> addresses = c->cluster.ShardAddresses();
-  if (addresses.empty()) return;
-  const auto num_hosts = static_cast<int64_t>(addresses.size());
-  if (num_hosts != c->replay.shards) {
-    reader.Error(
-        "cluster.hosts",
-        fmt::format("{} of them have a shard_address, and replay.shards is {}; "
-                    "want an address for each shard, or none",
-                    num_hosts, c->replay.shards));
-    return;
+// Reports that `count` hosts have an address of a part that has `wanted`.
+void ReportCount(config::Reader& reader, size_t count, const char* address,
+                 const char* key, int64_t wanted) {
+  reader.Error("cluster.hosts",
+               fmt::format("{} of them have a {}, and {} is {}; want one for "
+                           "each, or none",
+                           count, address, key, wanted));
+}
+
+// Gives the parts that listen on hosts of the cluster their addresses.
+void UseAddressesOfHosts(config::Reader& reader, RunConfig* c) {
+  using fleet::HostConfig;
+  const std::vector<std::string> shards =
+      c->cluster.AddressesOf(&HostConfig::shard_address);
+  if (!shards.empty()) {
+    if (static_cast<int64_t>(shards.size()) != c->replay.shards) {
+      ReportCount(reader, shards.size(), "shard_address", "replay.shards",
+                  c->replay.shards);
+    } else {
+      c->replay.bind = shards[0];
+      if (shards.size() > 1) c->replay.shard_binds = shards;
+    }
   }
-  c->replay.bind = addresses[0];
-  if (num_hosts > 1) c->replay.shard_binds = addresses;
+  const std::vector<std::string> servers =
+      c->cluster.AddressesOf(&HostConfig::server_address);
+  std::vector<std::string>& addresses = c->learner.replication.servers;
+  if (!servers.empty()) {
+    if (servers.size() != addresses.size()) {
+      ReportCount(reader, servers.size(), "server_address",
+                  "the number of learner.replication.servers",
+                  static_cast<int64_t>(addresses.size()));
+    } else {
+      addresses = servers;
+    }
+  }
+  const std::vector<std::string> inference =
+      c->cluster.AddressesOf(&HostConfig::inference_address);
+  if (inference.size() > 1) {
+    ReportCount(reader, inference.size(), "inference_address",
+                "the number of inference servers", 1);
+  } else if (!inference.empty()) {
+    c->actors.inference_bind = inference[0];
+  }
 }
 
 // The reward of another goal is known for single control steps, from what the
@@ -102,7 +130,7 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
   reader.Section("fleet", &c.fleet,
                  "how the launcher watches the processes of a run");
   reader.Section("cluster", &c.cluster, "the hosts of a run");
-  UseShardsOfHosts(reader, &c);
+  UseAddressesOfHosts(reader, &c);
   c.log = config::ReadLogOptions(reader);
   c.workload = registry.workloads.Find(c.learner.workload);
   if (c.workload == nullptr) {
@@ -192,24 +220,32 @@ config::Manual DescribeRunConfig(const Registry& registry) {
 std::vector<PartAddress> AddressesOf(RunConfig* config) {
   std::vector<PartAddress> addresses;
   replay::ReplayConfig& replay = config->replay;
+  const bool is_replay_elsewhere = config->cluster.has_remote_replay();
   if (replay.shards == 1) {
-    addresses.push_back({"replay", "replay.bind", &replay.bind});
+    addresses.push_back(
+        {"replay", "replay.bind", &replay.bind, is_replay_elsewhere});
   } else {
     replay.shard_binds = replay.Endpoints();
   }
   for (size_t i = 0; i < replay.shard_binds.size(); ++i) {
-    addresses.push_back(
-        {fmt::format("replay-{}", i), "replay.bind", &replay.shard_binds[i]});
+    addresses.push_back({fmt::format("replay-{}", i), "replay.bind",
+                         &replay.shard_binds[i], is_replay_elsewhere});
   }
   addresses.push_back({"parameters", "learner.parameter_bind",
                        &config->learner.parameter_bind});
+  if (config->actors.inference == actors::InferencePlace::kHost) {
+    addresses.push_back({"inference", "actors.inference_bind",
+                         &config->actors.inference_bind,
+                         config->cluster.has_remote_inference()});
+  }
   const replicator::ReplicationConfig& replication =
       config->learner.replication;
   if (!replication.strategy->has_servers) return addresses;
   std::vector<std::string>& servers = config->learner.replication.servers;
   for (size_t i = 0; i < servers.size(); ++i) {
     addresses.push_back({fmt::format("server-{}", i),
-                         "learner.replication.servers", &servers[i]});
+                         "learner.replication.servers", &servers[i],
+                         config->cluster.has_remote_servers()});
   }
   return addresses;
 }
@@ -231,8 +267,10 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
     // groups of parameter_server meet by files
     const bool meets_at_address =
         config->learner.replication.strategy->has_processes;
+    const std::string announced = AnnouncedAddress(run_folder, kRendezvousPart);
     rendezvous =
-        place && meets_at_address && !place->rendezvous.empty()
+        !announced.empty() ? announced
+        : place && meets_at_address && !place->rendezvous.empty()
             ? place->rendezvous
             : std::filesystem::absolute(run_folder / "rendezvous").string();
   }
@@ -253,6 +291,9 @@ std::string AnnouncedAddress(const std::filesystem::path& run_folder,
 AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
                                      RunConfig* config) {
   AnnouncedAddresses announced;
+  std::string rendezvous;
+  const replicator::ReplicationConfig& replication =
+      config->learner.replication;
   std::vector<PartAddress> addresses = AddressesOf(config);
   if (config->cluster.has_hosts()) {
     const std::string host = fleet::ResolveClusterAddress(
@@ -267,6 +308,16 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
         "tcp://{}:{}", host, port == 0 ? "*" : std::to_string(port));
     addresses.push_back(
         {kJoinPart, "cluster.address", &announced.join_endpoint});
+    if (config->cluster.has_remote_workers() &&
+        replication.strategy->has_processes &&
+        replication.rendezvous == replicator::ReplicationConfig::kAuto) {
+      rendezvous = fmt::format("tcp://{}:*", host);
+      addresses.push_back(
+          {kRendezvousPart, "learner.replication.rendezvous", &rendezvous});
+      // the meeting is not encrypted, so its secret is no key of the run
+      AtomicWriteFile(run_folder / kRendezvousKeyName,
+                      rpc::GenerateCurveKeyPair().secret_key, 0600);
+    }
   }
   std::string yaml;
   for (const PartAddress& address : addresses) {
@@ -285,10 +336,6 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
   }
   AtomicWriteFile(run_folder / kAddressesName, yaml);
   return announced;
-}
-
-std::string InferenceEndpoint(const RunConfig& config) {
-  return Resolve(RunFolderOf(config), "auto", "inference");
 }
 
 std::filesystem::path KeyFileOf(const RunConfig& config) {

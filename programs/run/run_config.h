@@ -75,12 +75,13 @@ config::Manual DescribeRunConfig(const Registry& registry);
 
 // The address of a part of a run that listens.
 struct PartAddress {
-  // "replay", of several shards "replay-0"; "parameters", "server-0"
+  // "replay", of several shards "replay-0"; "parameters", "inference",
+  // "server-0"
   std::string part;
   std::string key;  // of the configuration
   std::string* endpoint;
-
-  bool is_replay() const { return part.starts_with("replay"); }
+  // of another host, which joins for this part
+  bool is_elsewhere = false;
 };
 // The addresses in `config`, of a run with actors or with parameter servers.
 std::vector<PartAddress> AddressesOf(RunConfig* config);
@@ -107,11 +108,12 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
 // ("replay"; kJoinPart: where hosts join); empty: none. Throws ConfigError for
 // a broken file.
 inline constexpr const char* kJoinPart = "fleet";
+// Where the learner's processes meet if some of them run on other hosts, and
+// the file of the run's folder with their secret.
+inline constexpr const char* kRendezvousPart = "rendezvous";
+inline constexpr const char* kRendezvousKeyName = "rendezvous.key";
 std::string AnnouncedAddress(const std::filesystem::path& run_folder,
                              const std::string& part);
-
-// The socket of the inference server of this host, if the actors have one.
-std::string InferenceEndpoint(const RunConfig& config);
 
 // File with the key pair that the run's processes share; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);

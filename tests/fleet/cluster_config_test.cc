@@ -47,6 +47,30 @@ TEST(ClusterConfigTest, MistakesAreNamed) {
       HasSubstr("'a' is given twice"));
   EXPECT_THAT(MessageOf<ConfigError>([] { Load("slurm: {options: [x]}\n"); }),
               HasSubstr("'x' is not of the form --NAME=VALUE"));
+  EXPECT_THAT(MessageOf<ConfigError>([] {
+                Load("hosts: [{name: a, server_address: \"tcp://b:1\"}]\n");
+              }),
+              HasSubstr("server_folder: and server_address must be given "
+                        "together"));
+}
+
+// Would catch a part that another backend's hosts take.
+TEST(ClusterConfigTest, PartsRunOnTheHostsOfSshAlone) {
+  const std::string hosts =
+      "hosts: [{name: a, worker: true}, {name: b, inference_address: "
+      "\"tcp://b:1\"}, {name: c, server_address: \"tcp://c:1\", server_folder: "
+      "/d}]\n";
+  const ClusterConfig ssh = Load("backend: ssh\n" + hosts);
+  EXPECT_TRUE(ssh.has_remote_workers());
+  EXPECT_TRUE(ssh.has_remote_servers());
+  EXPECT_TRUE(ssh.has_remote_inference());
+  EXPECT_FALSE(ssh.has_remote_replay());
+  const ClusterConfig slurm = Load("backend: slurm\n" + hosts);
+  EXPECT_FALSE(slurm.has_remote_workers());
+  EXPECT_FALSE(slurm.has_remote_servers());
+  EXPECT_FALSE(slurm.has_remote_inference());
+  EXPECT_TRUE(
+      Load("backend: slurm\nworkers_on_hosts: true\n").has_remote_workers());
 }
 
 TEST(FillTemplateTest, CommandAndHostAreFilledIn) {

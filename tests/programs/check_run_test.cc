@@ -86,6 +86,69 @@ TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
             "replay.disk_folder: " + file.string() + " is not a folder");
 }
 
+// Would catch a run that waits for hosts which cannot help it.
+TEST(CheckClusterTest, RefusesPartsThatOtherHostsCannotRun) {
+  const auto problem = [](const std::string& cluster,
+                          const std::string& replication,
+                          const std::string& more = "") {
+    const auto config = LoadRunConfig(
+        config::Document::FromText(
+            "run.yaml", "cluster: {address: 10.0.0.2, " + cluster +
+                            "}\nlearner: {replication: {" + replication +
+                            "}}\ntask: {name: cartpole-swingup}\n" + more),
+        Registry::BuiltIn());
+    return MessageOf<ConfigError>([&] { CheckCluster(config.config); });
+  };
+  const std::string slurm = "backend: slurm, workers_on_hosts: true";
+  const std::string two = "strategy: between_graph, replicas: 2";
+  EXPECT_EQ(
+      problem(slurm, two),
+      "cluster.workers_on_hosts: workers on other hosts, but mpirun starts "
+      "those of learner.replication.communicator mpi; allowed: tcp");
+  EXPECT_EQ(
+      problem(slurm, "strategy: single"),
+      "cluster.workers_on_hosts: workers on other hosts, but "
+      "learner.replication has one worker, the learner; hint: strategy "
+      "between_graph with communicator tcp, or parameter_server, and more "
+      "replicas");
+  EXPECT_EQ(
+      problem(slurm, two + ", communicator: tcp, rendezvous: "
+                           "\"tcp://127.0.0.1:7100\""),
+      "learner.replication.rendezvous: other hosts do not reach "
+      "'tcp://127.0.0.1:7100'; allowed under cluster.backend slurm: auto, "
+      "or tcp://ADDRESS:PORT of a network interface");
+  EXPECT_EQ(
+      problem("backend: ssh, hosts: [{name: a, worker: true}]",
+              "strategy: between_graph, replicas: 4, communicator: tcp"),
+      "cluster.hosts: 1 of them have a worker, and learner.replication has 3 "
+      "besides the learner; want a host for each, or none");
+  EXPECT_EQ(problem("backend: ssh, hosts: [{name: a, inference_address: "
+                    "\"tcp://10.0.0.3:70\"}]",
+                    "strategy: single"),
+            "cluster.hosts: an inference server on another host, but "
+            "actors.inference is actor; allowed: host");
+  EXPECT_EQ(problem("backend: kubernetes, inference_on_host: true",
+                    "strategy: single", "actors: {inference: host}\n"),
+            "actors.inference_bind: 'auto', but another host joins for it; "
+            "want that host's tcp://HOST:PORT");
+  EXPECT_EQ(problem("backend: ssh, hosts: [{name: a, server_address: "
+                    "\"tcp://10.0.0.3:70\", server_folder: /d}]",
+                    "strategy: single"),
+            "cluster.hosts: parameter servers on other hosts, but "
+            "learner.replication.strategy single has none; allowed: "
+            "parameter_server");
+  EXPECT_EQ(problem("backend: slurm, servers_on_hosts: true",
+                    "strategy: parameter_server, replicas: 2"),
+            "learner.replication.servers: 'auto', but another host joins for "
+            "it; want that host's tcp://HOST:PORT");
+  EXPECT_EQ(problem("backend: ssh, hosts: [{name: a, inference_address: "
+                    "\"tcp://127.0.0.1:70\"}]",
+                    "strategy: single", "actors: {inference: host}\n"),
+            "actors.inference_bind: other hosts do not reach "
+            "'tcp://127.0.0.1:70'; allowed under cluster.backend ssh: auto, or "
+            "tcp://ADDRESS:PORT of a network interface");
+}
+
 TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
   RunConfig config;
   EXPECT_NO_THROW(CheckBackend(config));

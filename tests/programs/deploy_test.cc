@@ -7,12 +7,14 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
 #include "programs/join/join_program.h"
+#include "programs/roles/fleet_roles.h"
 #include "programs/run/shell_word.h"
 #include "tests/support/message_of.h"
 
@@ -215,7 +217,7 @@ TEST_F(DeployTest, EveryShardOfTheReplayHasAPod) {
   RenderAs("kubernetes", std::string(kRun) + "replay: {shards: 3}\n");
   EXPECT_THAT(Read("3-replay.yaml"),
               AllOf(HasSubstr("  replicas: 3\n"),
-                    HasSubstr("\"--role\", \"replay-$(SHARD)\"")));
+                    HasSubstr("\"--role\", \"replay-$(INDEX)\"")));
   const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
   const std::string yaml =
       map.root().Find("data")->value.Find("config.yaml")->value.text;
@@ -313,10 +315,187 @@ TEST_F(DeployTest, HostsUnderSshTakeTheShardsInOrder) {
   EXPECT_THAT(agents[4].command,
               ::testing::IsSupersetOf(
                   {"c", "--role", "replay-1", "--keep", "/e", "c/replay-1"}));
+  EXPECT_THAT(MessageOf<ConfigError>([&] { load(3); }),
+              HasSubstr("cluster.hosts: 2 of them have a shard_address, and "
+                        "replay.shards is 3; want one for each, or none"));
+}
+
+constexpr const char* kWorkers =
+    "run: {name: my-run}\n"
+    "task: {name: cartpole-swingup}\n"
+    "actors: {count: 2}\n"
+    "learner: {replication: {strategy: between_graph, replicas: 4, "
+    "communicator: tcp}}\n"
+    "cluster:\n"
+    "  workers_on_hosts: true\n"
+    "  roles: {worker: {cores: 3, gpus: 1, memory_mb: 800, node_selector: "
+    "[zone=b]}}\n"
+    "  skypilot: {actor_nodes: 1}\n";
+
+// Would catch a worker without a job, or two jobs for the same one.
+TEST_F(DeployTest, WorkersOfTheLearnerHaveHosts) {
+  RenderAs("slurm", kWorkers);
+  for (const char* const name : {"workers.sbatch", "submit"}) {
+    const CommandResult result = RunCommand(
+        {.command = {"shellcheck", folder_ / name}}, std::chrono::minutes(1));
+    EXPECT_TRUE(result.status.ok()) << result.output;
+  }
+  EXPECT_THAT(Read("workers.sbatch"),
+              AllOf(HasSubstr("#SBATCH --array=0-2\n"),
+                    HasSubstr("#SBATCH --cpus-per-task=3\n"),
+                    HasSubstr("#SBATCH --mem=800M\n"),
+                    HasSubstr("#SBATCH --gpus-per-task=1\n"),
+                    HasSubstr("worker=worker-$((SLURM_ARRAY_TASK_ID + 1))\n"),
+                    HasSubstr(" --role \"$worker\" "), Not(HasSubstr("@R"))));
+  EXPECT_THAT(Read("submit"), AllOf(HasSubstr("actors=$(sbatch "),
+                                    HasSubstr("workers=$(sbatch "),
+                                    HasSubstr(" workers.sbatch)\n")));
+
+  folder_ = parent_.path() / "pods";
+  RenderAs("kubernetes", kWorkers);
+  const CommandResult result = Validate();
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  const std::string run = Read("4-run.yaml");
+  const std::string workers =
+      run.substr(run.find("- name: workers"),
+                 run.find("- name: actors") - run.find("- name: workers"));
   EXPECT_THAT(
-      MessageOf<ConfigError>([&] { load(3); }),
-      HasSubstr("cluster.hosts: 2 of them have a shard_address, and "
-                "replay.shards is 3; want an address for each shard, or none"));
+      workers,
+      AllOf(HasSubstr("parallelism: 3\n"),
+            HasSubstr("--role worker-$((JOB_COMPLETION_INDEX + 1)) "),
+            HasSubstr("\"zone\": \"b\""),
+            HasSubstr("{requests: {cpu: \"3\", memory: \"800Mi\"}, limits: "
+                      "{nvidia.com/gpu: \"1\"}}")));
+
+  folder_ = parent_.path() / "nodes";
+  RenderAs("skypilot", kWorkers);
+  const std::string group = Read("skypilot.yaml");
+  EXPECT_THAT(group, AllOf(HasSubstr("---\nname: workers\nnum_nodes: 3\n"),
+                           HasSubstr("--role \"worker-$((SKYPILOT_NODE_RANK + "
+                                     "1))\" "),
+                           HasSubstr("---\nname: actors\nnum_nodes: 1\n")));
+}
+
+// Would catch a server whose clients do not know its name, or whose variables
+// are lost with its pod.
+TEST_F(DeployTest, ServersHavePodsWithNames) {
+  const char* const servers =
+      "run: {name: my-run}\n"
+      "task: {name: cartpole-swingup}\n"
+      "actors: {count: 2, inference: host}\n"
+      "learner: {replication: {strategy: parameter_server, replicas: 2, "
+      "servers: [auto, auto]}}\n"
+      "cluster:\n"
+      "  servers_on_hosts: true\n"
+      "  inference_on_host: true\n"
+      "  roles: {server: {memory_mb: 700}, inference: {gpus: 1}}\n";
+  const auto load = [](const std::string& yaml) {
+    return LoadRunConfig(config::Document::FromText("config.yaml", yaml),
+                         Registry::BuiltIn())
+        .config;
+  };
+  RenderAs("kubernetes", servers);
+  const CommandResult result = Validate();
+  EXPECT_TRUE(result.status.ok()) << result.output;
+  EXPECT_THAT(
+      Read("3-servers.yaml"),
+      AllOf(HasSubstr("  name: my-run-server\n"), HasSubstr("  replicas: 2\n"),
+            HasSubstr("\"--role\", \"server-$(INDEX)\""),
+            HasSubstr("memory: \"700Mi\""), HasSubstr("volumeClaimTemplates:"),
+            Not(HasSubstr("@P"))));
+  EXPECT_THAT(Read("4-run.yaml"), AllOf(HasSubstr("- name: inference\n"),
+                                        HasSubstr("--role inference-0 "),
+                                        HasSubstr("{nvidia.com/gpu: \"1\"}")));
+  const auto map = config::Document::FromFile(folder_ / "1-config.yaml");
+  const RunConfig pods =
+      load(map.root().Find("data")->value.Find("config.yaml")->value.text);
+  EXPECT_EQ(
+      pods.learner.replication.servers,
+      (std::vector<std::string>{"tcp://my-run-server-0.my-run-server:7103",
+                                "tcp://my-run-server-1.my-run-server:7103"}));
+  EXPECT_EQ(pods.actors.inference_bind,
+            "tcp://my-run-inference-0-0.my-run:7104");
+
+  folder_ = parent_.path() / "nodes";
+  RenderAs("skypilot", servers);
+  EXPECT_THAT(Read("skypilot.yaml"),
+              AllOf(HasSubstr("---\nname: servers\nnum_nodes: 2\n"),
+                    HasSubstr("--role \"server-$SKYPILOT_NODE_RANK\" "),
+                    HasSubstr("---\nname: inference\nnum_nodes: 1\n"),
+                    HasSubstr("accelerators: \"H100:1\"")));
+  const RunConfig nodes = load(Read("config.yaml"));
+  EXPECT_EQ(nodes.learner.replication.servers,
+            (std::vector<std::string>{"tcp://servers-0.my-run:7103",
+                                      "tcp://servers-1.my-run:7103"}));
+  EXPECT_EQ(nodes.actors.inference_bind, "tcp://inference-0.my-run:7104");
+  folder_ = parent_.path() / "jobs";
+  EXPECT_THAT(MessageOf<ConfigError>([&] { RenderAs("slurm", servers); }),
+              HasSubstr("actors.inference_bind: 'auto', but another host joins "
+                        "for it; want that host's tcp://HOST:PORT"));
+}
+
+// Would catch a learner's job that its workers and servers do not fit into.
+TEST_F(DeployTest, TheJobOfTheLearnerHasRoomForItsParts) {
+  RenderAs("slurm",
+           "task: {name: cartpole-swingup}\n"
+           "evaluation: {enabled: false}\n"
+           "learner: {replication: {strategy: parameter_server, replicas: 2, "
+           "servers: [auto, auto]}}\n"
+           "cluster:\n"
+           "  roles: {learner: {cores: 3}, worker: {cores: 5}, server: "
+           "{cores: 7}, replay: {cores: 1}}\n");
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=23\n"));
+}
+
+// Would catch an agent on the wrong host, or an address that nobody listens at.
+TEST_F(DeployTest, HostsUnderSshTakeThePartsOfTheLearner) {
+  const auto load = [](const std::string& hosts) {
+    return LoadRunConfig(
+               config::Document::FromText(
+                   "run.yaml",
+                   "task: {name: cartpole-swingup}\n"
+                   "actors: {inference: host}\n"
+                   "learner: {replication: {strategy: parameter_server, "
+                   "replicas: 2, servers: [auto]}}\n"
+                   "cluster:\n"
+                   "  backend: ssh\n"
+                   "  hosts:\n" +
+                       hosts),
+               Registry::BuiltIn())
+        .config;
+  };
+  const RunConfig config = load(
+      "    - {name: a, worker: true}\n"
+      "    - {name: b, server_address: \"tcp://10.0.0.5:71\", server_folder: "
+      "/s, inference_address: \"tcp://10.0.0.5:72\"}\n");
+  EXPECT_EQ(config.learner.replication.servers,
+            std::vector<std::string>{"tcp://10.0.0.5:71"});
+  EXPECT_EQ(config.actors.inference_bind, "tcp://10.0.0.5:72");
+  const auto agents = LaunchedAgents(config, Commands::InFolder("/opt"));
+  std::vector<std::string> names;
+  for (const auto& agent : agents) names.push_back(agent.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "a/worker-1", "b",
+                                             "b/server-0", "b/inference-0"}));
+  EXPECT_THAT(agents[3].command,
+              ::testing::IsSupersetOf({"b", "--role", "server-0", "--keep"}));
+  std::vector<std::string> remote;
+  for (const fleet::RoleId& id : RemoteRoles(config)) {
+    remote.push_back(id.ToString());
+  }
+  EXPECT_EQ(remote, (std::vector<std::string>{"worker-1", "server-0",
+                                              "inference-0", "actor-0"}));
+  EXPECT_THAT(
+      MessageOf<ConfigError>([&] {
+        load(
+            "    - {name: a, server_address: \"tcp://10.0.0.5:71\", "
+            "server_folder: /s}\n"
+            "    - {name: b, server_address: \"tcp://10.0.0.6:71\", "
+            "server_folder: /s}\n");
+      }),
+      HasSubstr(
+          "cluster.hosts: 2 of them have a server_address, and the number "
+          "of learner.replication.servers is 1; want one for each, or "
+          "none"));
 }
 
 TEST_F(DeployTest, MistakesAreNamed) {
@@ -349,6 +528,12 @@ TEST_F(DeployTest, MistakesAreNamed) {
                                       "replay: {bind: \"ipc:///tmp/x\"}\n");
               }),
               HasSubstr("replay.bind: other hosts do not reach"));
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
+              RenderAs("kubernetes",
+                       "learner: {workload: resnet50, parameter_bind: \"\"}\n");
+            }),
+            "--render kubernetes: its files start a replay and actors, and "
+            "workload resnet50 has none; allowed: slurm");
   RenderAs("slurm", kRun);
   EXPECT_THAT(MessageOf<IoError>([&] { RenderAs("slurm", kRun); }),
               HasSubstr("it is not empty"));
