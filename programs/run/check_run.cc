@@ -60,6 +60,15 @@ void CheckReplayHere(const RunConfig& config) {
   }
 }
 
+// Begins an episode: the observations of an environment from outside may differ
+// from its description, which the first actor would find much later.
+void CheckFirstObservation(env::Environment& environment) {
+  const env::ObservationSpec& spec = environment.observation_spec();
+  std::vector<double> state(static_cast<size_t>(spec.state_size()));
+  std::vector<uint8_t> pixels(static_cast<size_t>(spec.pixels_size()));
+  environment.Reset({.state = state, .pixels = pixels, .frame = {}});
+}
+
 }  // namespace
 
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
@@ -77,6 +86,9 @@ agents::TaskSpec CheckRun(const RunConfig& config,
   CheckReplay(config.replay, config.learner.batch_size);
   const auto environment = env::MakeConfiguredEnvironment(
       tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
+  if (tasks.Find(config.task.name).make_environment) {
+    CheckFirstObservation(*environment);
+  }
   agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
   if (const std::string& camera = config.evaluation.video.camera;
       !camera.empty()) {

@@ -12,8 +12,9 @@ namespace replicant::programs {
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size);
 
 // Checks a run with actors before its roles start: CheckReplay(), and the
-// environment, which it makes. Returns the task's specification for the agent.
-// Throws ConfigError, and what making the environment throws.
+// environment, which it makes, and resets if it is no MuJoCo simulation.
+// Returns the task's specification for the agent. Throws ConfigError, and what
+// making the environment throws.
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks);
 

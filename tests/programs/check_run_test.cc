@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -147,6 +148,34 @@ TEST(CheckClusterTest, RefusesPartsThatOtherHostsCannotRun) {
             "actors.inference_bind: other hosts do not reach "
             "'tcp://127.0.0.1:70'; allowed under cluster.backend ssh: auto, or "
             "tcp://ADDRESS:PORT of a network interface");
+}
+
+class WrongShape : public env::EnvironmentWrapper {
+ public:
+  using EnvironmentWrapper::EnvironmentWrapper;
+  env::TimeStep Reset(const env::ObservationBuffer& /*out*/) override {
+    throw InvalidArgument("wrong-shape: [3], but the space says [4]");
+  }
+};
+
+// Would catch an environment whose observations the first actor refuses, half a
+// minute after the start.
+TEST(CheckRunTest, AnEnvironmentFromOutsideIsReset) {
+  auto config = LoadRunConfig(config::Document::FromText(
+                                  "run.yaml", "task: {name: cartpole-balance}"),
+                              Registry::BuiltIn())
+                    .config;
+  const env::TaskRegistry suite = Registry::BuiltIn().tasks;
+  const env::TaskConfig inner = config.task;
+  const env::TaskRegistry tasks(std::vector<env::TaskDefinition>{
+      {.name = "wrong-shape",
+       .make_environment = [&](const env::EnvironmentOptions& options) {
+         return std::make_unique<WrongShape>(env::MakeConfiguredEnvironment(
+             suite, inner, options.seed, options.index));
+       }}});
+  config.task.name = "wrong-shape";
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { CheckRun(config, tasks); }),
+            "wrong-shape: [3], but the space says [4]");
 }
 
 TEST(CheckBackendTest, RefusesOneThatCannotRunHere) {
