@@ -1,17 +1,28 @@
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 namespace replicant {
 
-// Loops on the team of OpenMP threads. A target that includes this header links
-// OpenMP::OpenMP_CXX.
+// Loops on the calling thread and a team of threads that is its own. The team
+// starts with the first loop, on the processors that the calling thread has
+// then, and ends with the calling thread.
+//
+// A loop has more parts than threads. Each thread begins with parts of its own,
+// which are the same in every loop of one size, and then helps the others: one
+// that loses its processor to another program delays a part, not its share of
+// the loop. Threads without work sleep after some microseconds, and so free a
+// processor for one of the team that has none.
+//
+// The threads of a team block signals (base/blocked_signals.h) and compute with
+// the floating-point settings of the calling thread. Loops are not nested
+// (checked). The first exception of a part is thrown to the caller once all
+// parts that have begun have ended; parts that have not begun are left out.
 
 // Waking the team costs about as much as this many simple operations on
-// elements; smaller work stays on the launching thread.
+// elements; smaller work stays on the calling thread.
 inline constexpr int64_t kParallelWork = 32 * 1024;
 
 // Threads for `work` operations on elements.
@@ -19,48 +30,47 @@ inline int ThreadsFor(int num_threads, int64_t work) {
   return work < kParallelWork ? 1 : num_threads;
 }
 
-// Calls run(thread, begin, end) for contiguous parts of [0, count), one per
-// thread of the team; a part may be empty. The parts depend on the arguments
-// only. `run` does not throw.
+// The parts of a loop for each of its threads.
+inline constexpr int64_t kPartsPerThread = 4;
+
+namespace parallel_internal {
+
+// Calls run(context, thread, part) for all parts. `num_threads` > 1.
+using RunPart = void (*)(const void* context, int thread, int64_t part);
+void RunParts(int num_threads, int64_t num_parts, RunPart run,
+              const void* context);
+
+}  // namespace parallel_internal
+
+// Calls run(thread, i) for every i of [0, count), with `thread` below
+// `num_threads`, for scratch memory. Which thread calls must not change a
+// result.
+template <typename Run>
+void ParallelForEach(int num_threads, int64_t count, const Run& run) {
+  if (num_threads == 1 || count <= 1) {
+    for (int64_t i = 0; i < count; ++i) run(0, i);
+    return;
+  }
+  parallel_internal::RunParts(
+      num_threads, count,
+      [](const void* context, int thread, int64_t i) {
+        (*static_cast<const Run*>(context))(thread, i);
+      },
+      std::addressof(run));
+}
+
+// Calls run(thread, begin, end) for contiguous parts of [0, count), which
+// depend on the arguments only. No part is empty, but for `count` 0.
 template <typename Run>
 void ParallelFor(int num_threads, int64_t count, const Run& run) {
   if (num_threads == 1 || count <= 1) {
     run(0, int64_t{0}, count);
     return;
   }
-#ifdef __SANITIZE_THREAD__
-  // the sanitizer does not see libgomp's barriers: the same parts, one by one
-  for (int64_t thread = 0; thread < num_threads; ++thread) {
-    run(static_cast<int>(thread), count * thread / num_threads,
-        count * (thread + 1) / num_threads);
-  }
-#else
-#pragma omp parallel num_threads(num_threads)
-  {
-    const int64_t thread = omp_get_thread_num();
-    // the team may be smaller than was asked for
-    const int64_t team = omp_get_num_threads();
-    run(static_cast<int>(thread), count * thread / team,
-        count * (thread + 1) / team);
-  }
-#endif
-}
-
-// Calls run(thread, i) for every i of [0, count), each on the first free thread
-// of the team. The choice of thread, and with it of scratch memory, must not
-// change a result. `run` does not throw.
-template <typename Run>
-void ParallelForEach(int num_threads, int64_t count, const Run& run) {
-#ifdef __SANITIZE_THREAD__
-  // as above
-  num_threads = 1;
-#endif
-  if (num_threads == 1 || count <= 1) {
-    for (int64_t i = 0; i < count; ++i) run(0, i);
-    return;
-  }
-#pragma omp parallel for schedule(dynamic) num_threads(num_threads)
-  for (int64_t i = 0; i < count; ++i) run(omp_get_thread_num(), i);
+  const int64_t parts = std::min(count, kPartsPerThread * num_threads);
+  ParallelForEach(num_threads, parts, [&](int thread, int64_t part) {
+    run(thread, count * part / parts, count * (part + 1) / parts);
+  });
 }
 
 }  // namespace replicant

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/file_limit.h"
 #include "base/log.h"
-#include "base/openmp.h"
 #include "base/process.h"
 #include "engine/runtime/numeric_check.h"
 #include "fleet/protocol/heartbeat_sender.h"
@@ -118,7 +117,6 @@ std::vector<Program> AllPrograms() {
 }
 
 int RunProgram(int argc, char** argv, const Registry& registry) {
-  UsePassiveOpenMp(argv);
   return RunProgram(argc, argv, registry, {ThisExecutable().string()});
 }
 
@@ -142,7 +140,6 @@ int RunProgram(int argc, char** argv, const Registry& registry,
 }
 
 int RunBuiltInProgram(const char* name, int argc, char** argv) {
-  UsePassiveOpenMp(argv);
   return Guard(name, [&] {
     const Registry registry = Registry::BuiltIn();
     const std::vector<Program> programs = AllPrograms();

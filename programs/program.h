@@ -18,13 +18,10 @@ std::vector<Program> AllPrograms();
 // program with one line on stderr, "NAME: MESSAGE", and 1. A role of a fleet
 // ends with kExitConfig if the configuration is the cause: after a ConfigError,
 // InvalidArgument or DeviceError, and with kExitData after a NumericError.
-//
-// Idle OpenMP threads sleep, also in processes that the program starts.
 int RunProgram(int argc, char** argv, const Registry& registry);
 
 // The same for a program inside an interpreter. `command` holds the words that
-// start the roles of a fleet, followed by the same arguments. Idle OpenMP
-// threads sleep if the environment variable OMP_WAIT_POLICY says so.
+// start the roles of a fleet, followed by the same arguments.
 int RunProgram(int argc, char** argv, const Registry& registry,
                const std::vector<std::string>& command);
 

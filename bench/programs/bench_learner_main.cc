@@ -324,7 +324,6 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
   for (const auto& [name, of_node] : gflop_of_nodes) gflop += of_node;
   const auto peak =
       plan.report().peak_size_bytes() + plan.report().variable_size_bytes;
-  const char* wait_policy = std::getenv("OMP_WAIT_POLICY");
   metrics::JsonObject line;
   line.Add("name", c.FullName())
       .Add("value", median)
@@ -335,8 +334,7 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
       .Add("peak_mb", static_cast<double>(peak) / 1e6)
       .Add("runs", times.size())
       .Add("parameters", NumParameters(workload))
-      .Add("backend", backend->device())
-      .Add("wait_policy", wait_policy == nullptr ? "default" : wait_policy);
+      .Add("backend", backend->device());
   return line;
 }
 
@@ -412,8 +410,6 @@ struct Turn {
 };
 
 // Steps as in a training, one after the other, while the other program rests.
-// After its last step a program's OpenMP threads spin for some milliseconds on
-// the processors of this one: these pass first.
 Turn TakeTurn(ReplicaTimer* timer) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kRest(20);

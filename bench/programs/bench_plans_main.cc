@@ -19,7 +19,6 @@
 
 #include "base/check.h"
 #include "base/metrics/json_lines.h"
-#include "base/openmp.h"
 #include "base/thread.h"
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/elementwise.h"
@@ -118,7 +117,7 @@ int Main(int argc, char** argv) {
 
   const std::vector<CpuSet> sets = {CpuSet::Parse(cpus[0]),
                                     CpuSet::Parse(cpus[1])};
-  // processes first: a process must not fork once OpenMP has threads
+  // processes first: a process must not fork once it has threads
   const double alone = InProcesses({sets[0]}, seconds)[0];
   const auto processes = InProcesses(sets, seconds);
   const auto threads = InThreads(sets, seconds);
@@ -140,7 +139,6 @@ int Main(int argc, char** argv) {
 }  // namespace replicant
 
 int main(int argc, char** argv) {
-  replicant::UsePassiveOpenMp(argv);
   try {
     return replicant::Main(argc, argv);
   } catch (const std::exception& e) {

@@ -61,9 +61,6 @@ def _main() -> int:
 
 def _run(words: list[str]) -> int:
     """Runs a program of the package: its name and arguments. Returns its exit code."""
-    # before OpenMP is loaded; its threads would spin for the processors of other roles
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("GOMP_SPINCOUNT", "30000")
     name = os.environ.get("REPLICANT_MAKE_ENV")
     if name:
         from replicant import _group_guard

@@ -72,18 +72,21 @@ struct ConvShape {
   memory::dims strides, before, after;
 };
 
-// Images per call of a primitive: all of them, or, if they are converted, as
-// many as keep its operands in the cache.
+// Images per call of a primitive: several calls for each thread, and, if the
+// operands are converted, as many as keep them in the cache. A divisor of the
+// batch.
 int64_t ImagesAtATime(const KernelRequest& request, const Shape& x,
-                      const Shape& y, int num_threads) {
+                      const Shape& y, int64_t num_calls) {
   constexpr int64_t kCacheFloats = 1 << 20;
   const int64_t batch = x[0];
+  if (batch == 0) return 1;
+  int64_t images = std::max<int64_t>(1, batch / num_calls);
   const DType dtype = request.input(0).dtype;
-  if (batch == 0 || ComputeTypeOf(dtype) == DataTypeOf(dtype)) return batch;
-  const int64_t floats =
-      std::max<int64_t>(1, (x.num_elements() + y.num_elements()) / batch);
-  int64_t images =
-      std::min(batch, std::max<int64_t>(kCacheFloats / floats, num_threads));
+  if (ComputeTypeOf(dtype) != DataTypeOf(dtype)) {
+    const int64_t floats =
+        std::max<int64_t>(1, (x.num_elements() + y.num_elements()) / batch);
+    images = std::min(images, std::max<int64_t>(1, kCacheFloats / floats));
+  }
   while (batch % images != 0) --images;
   return images;
 }
@@ -95,55 +98,24 @@ graph::TensorType Some(const graph::TensorType& type, int64_t images) {
   return {type.dtype, Shape(std::span<const int64_t>(dims))};
 }
 
-// The reorders of a tensor in pieces of about equal size along its first
-// dimension. Empty if there is no reorder, or if the layout cannot be cut that
-// way.
-std::vector<Primitive> ReorderPieces(const memory::desc& from,
-                                     const memory::desc& to) {
-  if (to.get_format_kind() != memory::format_kind::blocked) return {};
-  // where the blocks of the dimension begin
-  int64_t block = 1;
-  const memory::dims sizes = to.get_inner_blks();
-  const memory::dims dimensions = to.get_inner_idxs();
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (dimensions[i] == 0) block *= sizes[i];
-  }
-  memory::dims dims = to.get_dims();
-  const int64_t count = dims[0];
-  if (count % block != 0) return {};
-  const int64_t num_blocks = count / block;
-  const int64_t num_pieces = std::min(num_blocks, PackMemory::kPieces);
-  if (num_pieces < 2) return {};
-  std::vector<Primitive> pieces;
-  memory::dims begin(dims.size(), 0);
-  for (int64_t i = 1; i <= num_pieces; ++i) {
-    const int64_t end = num_blocks * i / num_pieces * block;
-    dims[0] = end - begin[0];
-    pieces.push_back(MakeReorder(from.submemory_desc(dims, begin),
-                                 to.submemory_desc(dims, begin)));
-    begin[0] = end;
-  }
-  return pieces;
-}
-
 // Weights, converted and packed for a primitive.
 class PackedWeights {
  public:
   PackedWeights() = default;
   PackedWeights(const memory::desc& plain, const memory::desc& packed,
-                const InputTraits& traits) {
-    Primitive reorder = MakeReorder(plain, packed);
-    if (!reorder.is_valid()) return;
+                const InputTraits& traits, int num_threads)
+      : num_threads_(num_threads),
+        reorder_(plain, packed,
+                 traits.group != nullptr
+                     ? PackMemory::kPieces
+                     : ReorderPieces(packed.get_size(), num_threads)) {
+    if (!reorder_.is_valid()) return;
     memory_ = PackMemory(packed.get_size());
     // weights that cannot be cut into pieces are not shared
-    std::vector<Primitive> pieces;
-    if (traits.group != nullptr) pieces = ReorderPieces(plain, packed);
-    if (pieces.empty()) {
+    if (reorder_.num_pieces() == 1) {
       memory_.Keep(traits);
-      reorders_.push_back(std::move(reorder));
     } else {
       memory_.Apply(traits, LayoutText(packed));
-      reorders_ = std::move(pieces);
     }
   }
 
@@ -152,38 +124,46 @@ class PackedWeights {
   size_t scratch_size_bytes() const { return memory_.scratch_size_bytes(); }
   // The address that the primitive reads.
   const std::byte* Bind(const std::byte* plain, std::byte* scratch) {
-    if (reorders_.empty()) return plain;
+    if (!reorder_.is_valid()) return plain;
     std::byte* packed = memory_.Bind(scratch);
-    for (Primitive& reorder : reorders_) {
-      reorder.Bind(DNNL_ARG_FROM, plain);
-      reorder.Bind(DNNL_ARG_TO, packed);
-    }
+    reorder_.Bind(plain, packed);
     return packed;
   }
   void Pack() {
-    if (reorders_.empty()) return;
-    memory_.Refresh(static_cast<int64_t>(reorders_.size()), [&](int64_t piece) {
-      reorders_[static_cast<size_t>(piece)].Run();
-    });
+    if (!reorder_.is_valid()) return;
+    if (memory_.is_shared()) {
+      memory_.Refresh(reorder_.num_pieces(),
+                      [&](int64_t piece) { reorder_.RunPiece(piece); });
+    } else {
+      memory_.Refresh(1,
+                      [&](int64_t /*piece*/) { reorder_.Run(num_threads_); });
+    }
   }
 
  private:
-  // applied one after the other; empty if the primitive takes the weights as
-  // stored
-  std::vector<Primitive> reorders_;
+  int num_threads_ = 1;
+  Reorder reorder_;  // not valid if the primitive takes the weights as stored
   PackMemory memory_;
 };
+
+// Threads of a convolution that makes images `y`, or reads them as gradients.
+int ThreadsOf(const CpuRequest& request, const Shape& y, const Shape& w) {
+  const int64_t products =
+      y.num_elements() * w.num_elements() / std::max<int64_t>(1, w[0]);
+  return ThreadsFor(request.num_threads, products / 8);
+}
 
 // A convolution that reads images (input 0) and weights (input 1) and makes
 // images: forward, or the gradient of the input.
 class WeightedConvKernel : public Kernel {
  public:
-  explicit WeightedConvKernel(const CpuRequest& request)
-      : batch_(request.output().shape[0]),
-        images_(ImagesAtATime(request, request.input(0).shape,
-                              request.output().shape, request.num_threads)),
-        from_(Some(request.input(0), images_), request.num_threads, &scratch_),
-        to_(Some(request.output(), images_), request.num_threads, &scratch_) {}
+  // `y`: the images at the end of the forward convolution.
+  WeightedConvKernel(const CpuRequest& request, const Shape& y)
+      : num_threads_(ThreadsOf(request, y, request.input(1).shape)),
+        batch_(request.output().shape[0]),
+        images_(ImagesAtATime(
+            request, request.input(0).shape, request.output().shape,
+            num_threads_ == 1 ? 1 : kPartsPerThread * num_threads_)) {}
 
   void InputChanged(int input) override {
     if (input == 1) weights_.MarkChanged();
@@ -195,41 +175,73 @@ class WeightedConvKernel : public Kernel {
   }
   void Launch(Stream& /*stream*/) override {
     weights_.Pack();
-    for (int64_t part = 0; part * images_ < batch_; ++part) {
-      from_.Load(part);
-      conv_.Run();
-      to_.Store(part);
-    }
+    ParallelForEach(num_threads_, batch_ / images_,
+                    [&](int thread, int64_t part) {
+                      Lane& lane = lanes_[static_cast<size_t>(thread)];
+                      lane.from.Load(part);
+                      lane.conv.Bind(from_, lane.from.At(part));
+                      lane.conv.Bind(to_, lane.to.At(part));
+                      lane.conv.Run();
+                      lane.to.Store(part);
+                    });
   }
 
  protected:
+  // What a thread needs for some images.
+  struct Lane {
+    ConvertedOperand from, to;
+    Primitive conv;
+    size_t scratchpad = 0;
+  };
+
+  // The images of a call: of input 0, or of the result.
+  graph::TensorType Part(const graph::TensorType& type) const {
+    return Some(type, images_);
+  }
   // `from`, `to`: oneDNN's argument numbers of the images.
-  void BindImages(const KernelBindings& bindings, int from, int to) {
-    conv_.Bind(from, from_.Bind(bindings.inputs[0], bindings.scratch));
-    conv_.Bind(to, to_.Bind(bindings.outputs[0], bindings.scratch));
+  void AddLanes(const CpuRequest& request, const dnnl::primitive& conv,
+                const std::vector<Primitive::Argument>& arguments, int from,
+                int to, size_t scratchpad_size_bytes) {
+    from_ = from;
+    to_ = to;
+    for (int thread = 0; thread < num_threads_; ++thread) {
+      Lane& lane = lanes_.emplace_back(
+          Lane{.from = {Part(request.input(0)), /*num_threads=*/1, &scratch_},
+               .to = {Part(request.output()), /*num_threads=*/1, &scratch_},
+               .conv = {conv, arguments}});
+      lane.scratchpad = scratch_.Add(scratchpad_size_bytes);
+    }
+  }
+  void BindImages(const KernelBindings& bindings) {
     // the last part, empty unless every launch packs
     ScratchLayout scratch = scratch_;
     const size_t packed = scratch.Add(weights_.scratch_size_bytes());
-    conv_.Bind(DNNL_ARG_WEIGHTS,
-               weights_.Bind(bindings.inputs[1], bindings.scratch + packed));
-    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
+    const std::byte* weights =
+        weights_.Bind(bindings.inputs[1], bindings.scratch + packed);
+    for (Lane& lane : lanes_) {
+      lane.from.Bind(bindings.inputs[0], bindings.scratch);
+      lane.to.Bind(bindings.outputs[0], bindings.scratch);
+      lane.conv.Bind(DNNL_ARG_WEIGHTS, weights);
+      lane.conv.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + lane.scratchpad);
+    }
   }
 
-  ScratchLayout scratch_;
+  int num_threads_;
   int64_t batch_;
   int64_t images_;  // at a time
-  ConvertedOperand from_;
-  ConvertedOperand to_;
+  ScratchLayout scratch_;
   PackedWeights weights_;
-  Primitive conv_;
-  size_t scratchpad_ = 0;
+  std::vector<Lane> lanes_;
+  int from_ = 0;
+  int to_ = 0;
 };
 
 class ConvKernel : public WeightedConvKernel {
  public:
-  explicit ConvKernel(const CpuRequest& request) : WeightedConvKernel(request) {
-    const ConvShape s(request, Some(request.input(0), images_),
-                      request.input(1), Some(request.output(), images_));
+  explicit ConvKernel(const CpuRequest& request)
+      : WeightedConvKernel(request, request.output().shape) {
+    const ConvShape s(request, Part(request.input(0)), request.input(1),
+                      Part(request.output()));
     memory::desc bias;
     if (request.node.inputs.size() > 2) {
       const graph::TensorType& type = request.input(2);
@@ -239,24 +251,24 @@ class ConvKernel : public WeightedConvKernel {
     const dnnl::convolution_forward::primitive_desc description(
         Engine(), prop_kind::forward_inference, kAlgorithm, s.x, s.w, bias, s.y,
         s.strides, s.before, s.after, AttributesOf(request.node.attributes));
-    weights_ =
-        PackedWeights(s.plain_w, description.weights_desc(), request.traits(1));
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
+    weights_ = PackedWeights(s.plain_w, description.weights_desc(),
+                             request.traits(1), num_threads_);
     std::vector<Primitive::Argument> arguments = {
         {DNNL_ARG_SRC, s.x},
         {DNNL_ARG_WEIGHTS, description.weights_desc()},
         {DNNL_ARG_DST, s.y},
         {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
     if (bias_) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    conv_ = Primitive(dnnl::convolution_forward(description), arguments);
+    AddLanes(request, dnnl::convolution_forward(description), arguments,
+             DNNL_ARG_SRC, DNNL_ARG_DST,
+             description.scratchpad_desc().get_size());
   }
 
   void Bind(const KernelBindings& bindings) override {
-    BindImages(bindings, DNNL_ARG_SRC, DNNL_ARG_DST);
-    if (bias_) {
-      conv_.Bind(DNNL_ARG_BIAS,
-                 bias_->Bind(bindings.inputs[2], bindings.scratch));
-    }
+    BindImages(bindings);
+    if (!bias_) return;
+    const std::byte* bias = bias_->Bind(bindings.inputs[2], bindings.scratch);
+    for (Lane& lane : lanes_) lane.conv.Bind(DNNL_ARG_BIAS, bias);
   }
   void Launch(Stream& stream) override {
     if (bias_) bias_->Load();
@@ -271,116 +283,156 @@ class ConvKernel : public WeightedConvKernel {
 class ConvInputGradientKernel : public WeightedConvKernel {
  public:
   explicit ConvInputGradientKernel(const CpuRequest& request)
-      : WeightedConvKernel(request) {
-    const ConvShape s(request, Some(request.output(), images_),
-                      request.input(1), Some(request.input(0), images_));
+      : WeightedConvKernel(request, request.input(0).shape) {
+    const ConvShape s(request, Part(request.output()), request.input(1),
+                      Part(request.input(0)));
     const dnnl::convolution_backward_data::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
         s.Forward(), AttributesOf({}));
-    weights_ =
-        PackedWeights(s.plain_w, description.weights_desc(), request.traits(1));
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
-    conv_ = Primitive(dnnl::convolution_backward_data(description),
-                      {{DNNL_ARG_DIFF_DST, s.y},
-                       {DNNL_ARG_WEIGHTS, description.weights_desc()},
-                       {DNNL_ARG_DIFF_SRC, s.x},
-                       {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}});
+    weights_ = PackedWeights(s.plain_w, description.weights_desc(),
+                             request.traits(1), num_threads_);
+    AddLanes(request, dnnl::convolution_backward_data(description),
+             {{DNNL_ARG_DIFF_DST, s.y},
+              {DNNL_ARG_WEIGHTS, description.weights_desc()},
+              {DNNL_ARG_DIFF_SRC, s.x},
+              {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}},
+             DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC,
+             description.scratchpad_desc().get_size());
   }
 
-  void Bind(const KernelBindings& bindings) override {
-    BindImages(bindings, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC);
-  }
+  void Bind(const KernelBindings& bindings) override { BindImages(bindings); }
 };
 
 // inputs: x, dy
 class ConvWeightGradientKernel : public Kernel {
  public:
   explicit ConvWeightGradientKernel(const CpuRequest& request)
-      : num_threads_(request.num_threads),
+      : num_threads_(
+            ThreadsOf(request, request.input(1).shape, request.output().shape)),
         batch_(request.input(0).shape[0]),
+        num_sums_(NumSums(batch_, request.output().shape.num_elements(),
+                          num_threads_)),
         images_(ImagesAtATime(request, request.input(0).shape,
-                              request.input(1).shape, request.num_threads)),
-        x_(Some(request.input(0), images_), num_threads_, &scratch_),
-        dy_(Some(request.input(1), images_), num_threads_, &scratch_) {
+                              request.input(1).shape, num_sums_)) {
     const graph::TensorType x = Some(request.input(0), images_);
     const graph::TensorType dy = Some(request.input(1), images_);
-    const ConvShape s(request, x, request.output(), dy);
-    // the hints are for weights of the images' dtype
+    // sums are floats; the hints are for weights of the images' dtype
+    const ConvShape s(request, x, {DType::kF32, request.output().shape}, dy);
     const ConvShape forward(request, x, {x.dtype, request.output().shape}, dy);
     const dnnl::convolution_backward_weights::primitive_desc description(
         Engine(), kAlgorithm, s.x, s.w, s.y, s.strides, s.before, s.after,
         forward.Forward(), AttributesOf({}));
     const memory::desc packed = description.diff_weights_desc();
-    unpack_ = MakeReorder(packed, s.plain_w);
+    unpack_ = Reorder(
+        packed,
+        RowMajor(request.output().shape, DataTypeOf(request.output().dtype)),
+        ReorderPieces(packed.get_size(), num_threads_));
     size_ = static_cast<int64_t>(packed.get_size() / sizeof(float));
-    if (unpack_.is_valid()) packed_ = scratch_.Add(packed.get_size());
-    if (images_ < batch_) sum_ = scratch_.Add(packed.get_size());
-    scratchpad_ = scratch_.Add(description.scratchpad_desc().get_size());
-    conv_ = Primitive(dnnl::convolution_backward_weights(description),
-                      {{DNNL_ARG_SRC, s.x},
-                       {DNNL_ARG_DIFF_DST, s.y},
-                       {DNNL_ARG_DIFF_WEIGHTS, packed},
-                       {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}});
+    // the first one is the result, if that has its layout
+    sums_ = scratch_.Add(static_cast<size_t>(num_sums_) * packed.get_size());
+    const dnnl::convolution_backward_weights conv(description);
+    const std::vector<Primitive::Argument> arguments = {
+        {DNNL_ARG_SRC, s.x},
+        {DNNL_ARG_DIFF_DST, s.y},
+        {DNNL_ARG_DIFF_WEIGHTS, packed},
+        {DNNL_ARG_SCRATCHPAD, description.scratchpad_desc()}};
+    for (int thread = 0; thread < num_threads_; ++thread) {
+      Lane& lane =
+          lanes_.emplace_back(Lane{.x = {x, /*num_threads=*/1, &scratch_},
+                                   .dy = {dy, /*num_threads=*/1, &scratch_},
+                                   .conv = {conv, arguments}});
+      lane.scratchpad = scratch_.Add(description.scratchpad_desc().get_size());
+      if (num_calls() > 1) lane.gradient = scratch_.Add(packed.get_size());
+    }
   }
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }
   void Bind(const KernelBindings& bindings) override {
-    conv_.Bind(DNNL_ARG_SRC, x_.Bind(bindings.inputs[0], bindings.scratch));
-    conv_.Bind(DNNL_ARG_DIFF_DST,
-               dy_.Bind(bindings.inputs[1], bindings.scratch));
-    conv_.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + scratchpad_);
-    std::byte* made =
-        unpack_.is_valid() ? bindings.scratch + packed_ : bindings.outputs[0];
-    conv_.Bind(DNNL_ARG_DIFF_WEIGHTS, made);
-    if (unpack_.is_valid()) {
-      unpack_.Bind(DNNL_ARG_FROM, made);
-      unpack_.Bind(DNNL_ARG_TO, bindings.outputs[0]);
+    bindings_ = bindings;
+    for (Lane& lane : lanes_) {
+      lane.x.Bind(bindings.inputs[0], bindings.scratch);
+      lane.dy.Bind(bindings.inputs[1], bindings.scratch);
+      lane.conv.Bind(DNNL_ARG_SCRATCHPAD, bindings.scratch + lane.scratchpad);
     }
-    part_gradient_ = reinterpret_cast<float*>(made);
-    so_far_ = reinterpret_cast<float*>(bindings.scratch + sum_);
+    if (unpack_.is_valid()) {
+      unpack_.Bind(bindings.scratch + sums_, bindings.outputs[0]);
+    }
   }
   void Launch(Stream& /*stream*/) override {
-    for (int64_t part = 0; part * images_ < batch_; ++part) {
-      x_.Load(part);
-      dy_.Load(part);
-      conv_.Run();
-      // the sum ends in the place of the last part
-      const bool is_last = (part + 1) * images_ >= batch_;
-      if (part > 0) AddSoFar(is_last ? part_gradient_ : so_far_);
-      if (part == 0 && !is_last) {
-        std::copy_n(part_gradient_, size_, so_far_);
-      }
+    ParallelForEach(num_threads_, num_sums_,
+                    [&](int thread, int64_t sum) { AddUp(thread, sum); });
+    if (num_sums_ > 1) {
+      ParallelFor(ThreadsFor(num_threads_, size_ * num_sums_), size_,
+                  [&](int /*thread*/, int64_t begin, int64_t end) {
+                    for (int64_t sum = 1; sum < num_sums_; ++sum) {
+                      Add(Sum(sum), begin, end, Sum(0));
+                    }
+                  });
     }
-    if (unpack_.is_valid()) unpack_.Run();
+    if (unpack_.is_valid()) unpack_.Run(num_threads_);
   }
 
  private:
-  // to = sum so far + this part
-  void AddSoFar(float* to) const {
-    ParallelFor(ThreadsFor(num_threads_, size_), size_,
-                [&](int /*thread*/, int64_t begin, int64_t end) {
+  struct Lane {
+    ConvertedOperand x, dy;
+    Primitive conv;
+    size_t scratchpad = 0;
+    size_t gradient = 0;  // of a call, if a sum has several
+  };
+
+  // The batch is added up in so many parts, and the parts in order, so that the
+  // result does not depend on which thread takes one. Few for large weights,
+  // whose sums would not stay in the cache.
+  static int64_t NumSums(int64_t batch, int64_t num_weights, int num_threads) {
+    constexpr int64_t kCacheFloats = 1 << 20;
+    if (num_threads == 1) return 1;
+    int64_t sums =
+        std::clamp<int64_t>(kCacheFloats / std::max<int64_t>(1, num_weights),
+                            num_threads, kPartsPerThread * num_threads);
+    while (batch % sums != 0) --sums;
+    return sums;
+  }
+  int64_t num_calls() const { return batch_ / num_sums_ / images_; }
+
+  float* Sum(int64_t sum) const {
+    if (sum == 0 && !unpack_.is_valid()) {
+      return reinterpret_cast<float*>(bindings_.outputs[0]);
+    }
+    return reinterpret_cast<float*>(bindings_.scratch + sums_) + sum * size_;
+  }
+
+  static void Add(const float* more, int64_t begin, int64_t end, float* sum) {
 #pragma omp simd
-                  for (int64_t i = begin; i < end; ++i) {
-                    to[i] = so_far_[i] + part_gradient_[i];
-                  }
-                });
+    for (int64_t i = begin; i < end; ++i) sum[i] += more[i];
+  }
+
+  void AddUp(int thread, int64_t sum) {
+    Lane& lane = lanes_[static_cast<size_t>(thread)];
+    auto* more = reinterpret_cast<float*>(bindings_.scratch + lane.gradient);
+    if (batch_ == 0) std::fill_n(Sum(sum), size_, 0.0f);
+    for (int64_t call = 0; call < num_calls(); ++call) {
+      const int64_t part = sum * num_calls() + call;
+      lane.x.Load(part);
+      lane.dy.Load(part);
+      lane.conv.Bind(DNNL_ARG_SRC, lane.x.At(part));
+      lane.conv.Bind(DNNL_ARG_DIFF_DST, lane.dy.At(part));
+      lane.conv.Bind(DNNL_ARG_DIFF_WEIGHTS,
+                     reinterpret_cast<std::byte*>(call == 0 ? Sum(sum) : more));
+      lane.conv.Run();
+      if (call > 0) Add(more, 0, size_, Sum(sum));
+    }
   }
 
   int num_threads_;
-  ScratchLayout scratch_;
   int64_t batch_;
+  int64_t num_sums_;
   int64_t images_;  // at a time
-  ConvertedOperand x_;
-  ConvertedOperand dy_;
-  // the primitive's gradient, as floats
-  int64_t size_ = 0;
-  size_t packed_ = 0;
-  size_t sum_ = 0;
-  size_t scratchpad_ = 0;
-  float* part_gradient_ = nullptr;
-  float* so_far_ = nullptr;
-  Primitive conv_;
-  Primitive unpack_;
+  ScratchLayout scratch_;
+  size_t sums_ = 0;   // offset
+  int64_t size_ = 0;  // of a sum
+  std::vector<Lane> lanes_;
+  Reorder unpack_;
+  KernelBindings bindings_;
 };
 
 template <typename KernelType, MakeKernel make_winograd>

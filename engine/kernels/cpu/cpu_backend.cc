@@ -1,7 +1,6 @@
 #include "engine/kernels/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -9,9 +8,9 @@
 #include "base/error.h"
 #include "engine/kernels/common/host_device.h"
 #include "engine/kernels/cpu/cpu_kernels.h"
+#include "engine/kernels/cpu/flush_subnormals.h"
 #include "engine/kernels/cpu/primitive.h"
 #include "engine/kernels/cpu/shared_packs.h"
-#include "engine/kernels/cpu/team_settings.h"
 #include "engine/kernels/cpu/tile_program.h"
 
 namespace replicant::kernels {
@@ -102,12 +101,11 @@ class CpuTarget : public graph::TargetInfo {
   }
 };
 
-// Runs a kernel on a team of the backend's size, whatever the launching
-// thread's setting was.
-class TeamKernel : public Kernel {
+// Runs a kernel without subnormal numbers.
+class FlushedKernel : public Kernel {
  public:
-  TeamKernel(std::unique_ptr<Kernel> kernel, int num_threads)
-      : kernel_(std::move(kernel)), num_threads_(num_threads) {}
+  explicit FlushedKernel(std::unique_ptr<Kernel> kernel)
+      : kernel_(std::move(kernel)) {}
 
   void InputChanged(int input) override { kernel_->InputChanged(input); }
   size_t scratch_size_bytes() const override {
@@ -120,17 +118,12 @@ class TeamKernel : public Kernel {
     kernel_->Bind(bindings);
   }
   void Launch(Stream& stream) override {
-    // oneDNN asks OpenMP, whose setting belongs to this thread alone
-    if (omp_get_max_threads() != num_threads_) {
-      omp_set_num_threads(num_threads_);
-    }
-    const TeamSettings settings(num_threads_);
+    const FlushSubnormals flush;
     kernel_->Launch(stream);
   }
 
  private:
   std::unique_ptr<Kernel> kernel_;
-  int num_threads_;
 };
 
 class CpuBackend : public Backend {
@@ -155,11 +148,9 @@ class CpuBackend : public Backend {
       std::span<const InputTraits> inputs) override {
     const std::string why = target_.WhyUnsupported(graph, node);
     if (!why.empty()) Fail(node, why);
-    // primitives are made for OpenMP's number of threads
-    omp_set_num_threads(num_threads_);
+    const SingleThreaded single;
     try {
-      return std::make_unique<TeamKernel>(MakeKernel(graph, node, inputs),
-                                          num_threads_);
+      return std::make_unique<FlushedKernel>(MakeKernel(graph, node, inputs));
     } catch (const dnnl::error& e) {
       Fail(node, fmt::format("oneDNN: {}", e.what()));
     }

@@ -23,10 +23,10 @@ namespace replicant::kernels {
 // - floats below 2^-126 count as 0, as operands and as results, on the threads
 //   that run a kernel and while they do.
 //
-// Threads: a kernel runs on `num_threads` threads of the OpenMP team of the
-// launching thread. They inherit that thread's affinity when they are created.
-// Work is divided by position only, so the same number of threads gives the
-// same bits.
+// Threads: a kernel runs on the launching thread and `num_threads` - 1 threads
+// of its team (base/parallel.h). They inherit that thread's affinity when they
+// are created. Work is divided by position only, so the same number of threads
+// gives the same bits.
 std::unique_ptr<Backend> MakeCpuBackend(const BackendOptions& options);
 
 }  // namespace replicant::kernels

@@ -42,7 +42,7 @@ class MatMulKernel : public Kernel {
     const memory::desc bias =
         operands_.size() > 2 ? Matrix(1, s.n, false, dtype(2)) : memory::desc();
     product_ = Product(a, b, bias, c, AttributesOf(request.node.attributes),
-                       &scratch_);
+                       request.num_threads, &scratch_);
   }
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }

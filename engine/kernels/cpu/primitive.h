@@ -15,8 +15,22 @@ namespace replicant::kernels::cpu {
 // oneDNN's CPU engine.
 const dnnl::engine& Engine();
 
-// A oneDNN primitive with its arguments. It is prepared once and runs without
-// an allocation by our code.
+// While the object lives, oneDNN makes and runs primitives for its thread
+// alone: their loops would have a part for each thread of OpenMP and wait for
+// the slowest, so the kernels divide the work (base/parallel.h).
+class SingleThreaded {
+ public:
+  SingleThreaded();
+  ~SingleThreaded();
+  SingleThreaded(const SingleThreaded&) = delete;
+  SingleThreaded& operator=(const SingleThreaded&) = delete;
+
+ private:
+  int old_;  // OpenMP's setting of the thread
+};
+
+// A oneDNN primitive with its arguments. It is prepared once and runs on the
+// calling thread, without an allocation by our code.
 class Primitive {
  public:
   // A memory argument: DNNL_ARG_..., and its layout.
@@ -24,6 +38,9 @@ class Primitive {
 
   Primitive() = default;
   Primitive(dnnl::primitive primitive, const std::vector<Argument>& arguments);
+  // a copy would share the arguments
+  Primitive(Primitive&&) = default;
+  Primitive& operator=(Primitive&&) = default;
 
   // Whether there is anything to run.
   bool is_valid() const { return !arguments_.empty(); }
@@ -41,9 +58,30 @@ class Primitive {
   std::vector<dnnl_exec_arg_t> arguments_;
 };
 
-// Copies between two layouts of one tensor. Not valid if they are equal.
-Primitive MakeReorder(const dnnl::memory::desc& from,
-                      const dnnl::memory::desc& to);
+// A copy between two layouts of one tensor, in pieces along its first
+// dimension.
+class Reorder {
+ public:
+  // Not valid.
+  Reorder() = default;
+  // Not valid if the layouts are equal. At most `max_pieces`, of about equal
+  // size; one if the layout cannot be cut.
+  Reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to,
+          int64_t max_pieces);
+
+  bool is_valid() const { return !pieces_.empty(); }
+  int64_t num_pieces() const { return static_cast<int64_t>(pieces_.size()); }
+  void Bind(const std::byte* from, std::byte* to);
+  void RunPiece(int64_t piece) { pieces_[static_cast<size_t>(piece)].Run(); }
+  // All pieces, on so many threads.
+  void Run(int num_threads);
+
+ private:
+  std::vector<Primitive> pieces_;
+};
+
+// Pieces of a tensor of so many bytes for a team of `num_threads`.
+int64_t ReorderPieces(size_t size_bytes, int num_threads);
 
 // A text that is equal for equal blocked layouts only.
 std::string LayoutText(const dnnl::memory::desc& desc);
@@ -95,8 +133,9 @@ class ScratchLayout {
 // KiB apart, because they compete for few sets of the first-level cache.
 int64_t RowSizeForProduct(int64_t columns);
 
-// A product of matrices, or of one matrix per position: a b, plus a bias.
-// Copies an operand whose rows compete for the cache to longer rows.
+// A product of matrices, or of one matrix per position: a b, plus a bias. Its
+// threads compute rows, columns or positions of the result. Copies an operand
+// whose rows compete for the cache to longer rows.
 class Product {
  public:
   Product() = default;
@@ -104,7 +143,8 @@ class Product {
   // `scratch`.
   Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
           const dnnl::memory::desc& bias, const dnnl::memory::desc& result,
-          const dnnl::primitive_attr& attributes, ScratchLayout* scratch);
+          const dnnl::primitive_attr& attributes, int num_threads,
+          ScratchLayout* scratch);
 
   // Fixes the address of an operand: DNNL_ARG_SRC is a, DNNL_ARG_WEIGHTS b.
   void Bind(int argument, const std::byte* data);
@@ -116,17 +156,28 @@ class Product {
   // A copy of an operand, in the kernel's scratch memory.
   struct Copy {
     int argument;
-    Primitive reorder;
+    Reorder reorder;
+    const std::byte* from = nullptr;
     size_t at;
+  };
+  // A part of the result, with the bytes before each operand's part.
+  struct Slice {
+    Primitive primitive;
+    std::vector<std::pair<int, size_t>> offsets;
   };
 
   // Copies an operand, if that pays off. `summed`: its dimension that the
   // product sums over; `num_uses`: of an element.
   void CopyToLongerRows(int argument, size_t summed, int64_t num_uses,
                         dnnl::memory::desc* operand, ScratchLayout* scratch);
+  void BindSlices(int argument, const std::byte* data);
 
-  Primitive primitive_;
+  int num_threads_ = 1;
+  std::vector<Slice> slices_;
+  // the library's, one of each thread
   size_t scratchpad_at_ = 0;
+  size_t scratchpad_size_ = 0;
+  const std::byte* scratchpads_ = nullptr;
   std::vector<Copy> copies_;
 };
 
@@ -140,14 +191,16 @@ class ConvertedOperand {
 
   // The address that the primitive reads or writes.
   std::byte* Bind(const std::byte* stored, std::byte* scratch);
-  // Converts the stored operand for the primitive. `part`: the operand's
-  // offset, in multiples of the size of `type`.
+  // The address for a part of a longer operand: the one that begins after
+  // `part` times the size of `type`.
+  std::byte* At(int64_t part) const;
+  // Converts the stored operand for the primitive.
   void Load(int64_t part = 0) const;
   // Stores the primitive's result.
   void Store(int64_t part = 0) const;
 
  private:
-  int64_t size_;
+  int64_t size_, size_bytes_;
   int num_threads_;
   bool is_converted_;
   size_t offset_ = 0;

@@ -248,8 +248,9 @@ class ProductConvKernel : public Kernel {
       bias_.emplace(type, request.num_threads, &scratch_);
       bias = Matrix(1, type.shape[0], /*is_transposed=*/false, type.dtype);
     }
-    product_ = Product(a, b, bias, result,
-                       AttributesOf(request.node.attributes), &scratch_);
+    product_ =
+        Product(a, b, bias, result, AttributesOf(request.node.attributes),
+                request.num_threads, &scratch_);
   }
 
   const ConvertedOperand& Result() const {

@@ -111,7 +111,8 @@ class WinogradConvKernel : public Kernel {
     const memory::desc a = images_.matrices.Desc();
     const memory::desc b = weights_.matrices.Desc();
     const memory::desc c = result_.Desc();
-    product_ = Product(a, b, /*bias=*/{}, c, AttributesOf({}), &scratch_);
+    product_ =
+        Product(a, b, /*bias=*/{}, c, AttributesOf({}), team_, &scratch_);
   }
 
   void InputChanged(int input) override {
@@ -314,12 +315,14 @@ class WinogradWeightGradientKernel : public Kernel {
     const memory::desc x = images_.matrices.TransposedDesc();
     const memory::desc dy = gradients_.Desc();
     const memory::desc dw = weights_.Desc();
-    product_ = Product(x, dy, /*bias=*/{}, dw, AttributesOf({}), &scratch_);
+    product_ = Product(x, dy, /*bias=*/{}, dw, AttributesOf({}), num_threads_,
+                       &scratch_);
     dnnl::post_ops sum;
     sum.append_sum();
     dnnl::primitive_attr attributes = AttributesOf({});
     attributes.set_post_ops(sum);
-    product_and_sum_ = Product(x, dy, /*bias=*/{}, dw, attributes, &scratch_);
+    product_and_sum_ =
+        Product(x, dy, /*bias=*/{}, dw, attributes, num_threads_, &scratch_);
   }
 
   size_t scratch_size_bytes() const override { return scratch_.size_bytes(); }

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <utility>
 #include <vector>
 
@@ -204,22 +203,13 @@ void TransitionPipeline::WriteStates(const replay::Batch& from,
 }
 
 void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
-  // exceptions must not leave a thread of the OpenMP team
-  std::vector<std::exception_ptr> failures(threads_.size());
   ParallelForEach(static_cast<int>(threads_.size()), from.size,
                   [&](int thread, int64_t row) {
                     const auto t = static_cast<size_t>(thread);
-                    try {
-                      WriteRowOfFrames(from.FramesOf(row, threads_[t]), row,
-                                       from.num_steps[static_cast<size_t>(row)],
-                                       batch);
-                    } catch (...) {
-                      failures[t] = std::current_exception();
-                    }
+                    WriteRowOfFrames(from.FramesOf(row, threads_[t]), row,
+                                     from.num_steps[static_cast<size_t>(row)],
+                                     batch);
                   });
-  for (const auto& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
 }
 
 void TransitionPipeline::WriteImages(std::span<const std::byte* const> stack,

@@ -1,11 +1,8 @@
-#include "engine/kernels/cpu/team_settings.h"
+#include "engine/kernels/cpu/flush_subnormals.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
-
-#include "base/blocked_signals.h"
-#include "base/parallel.h"
 
 namespace replicant::kernels::cpu {
 namespace {
@@ -28,18 +25,10 @@ void SetControl(unsigned /*control*/) {}
 
 }  // namespace
 
-TeamSettings::TeamSettings(int num_threads) : control_(Control()) {
+FlushSubnormals::FlushSubnormals() : control_(Control()) {
   SetControl(control_ | kFlush);
-  // Threads keep their settings between parallel regions.
-  thread_local int team = 1;
-  if (num_threads <= team) return;
-  ParallelFor(num_threads, num_threads, [](int, int64_t, int64_t) {
-    SetControl(Control() | kFlush);
-    if (omp_get_thread_num() != 0) BlockSignals();
-  });
-  team = num_threads;
 }
 
-TeamSettings::~TeamSettings() { SetControl(control_); }
+FlushSubnormals::~FlushSubnormals() { SetControl(control_); }
 
 }  // namespace replicant::kernels::cpu
