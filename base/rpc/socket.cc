@@ -235,7 +235,6 @@ void ZmqSocket::SetOptions(const SocketOptions& options) {
   SetOption(ZMQ_TCP_KEEPALIVE_CNT, 3);
   SetOption(ZMQ_TCP_KEEPALIVE_IDLE, options.tcp_keepalive_idle_s);
   SetOption(ZMQ_TCP_KEEPALIVE_INTVL, options.tcp_keepalive_interval_s);
-  SetOption(ZMQ_IPV6, options.use_ipv6 ? 1 : 0);
   ZMQ_CALL(zmq_setsockopt(handle_, ZMQ_MAXMSGSIZE, &options.max_part_bytes,
                           sizeof(options.max_part_bytes)));
   if (type_ == SocketType::kRouter) {
@@ -295,11 +294,11 @@ void ZmqSocket::LockPath(const std::string& endpoint) {
 
 std::string ZmqSocket::Bind(const std::string& endpoint) {
   CheckThread();
+  // libzmq takes a name for an interface's
+  const std::string number = NumericEndpoint(endpoint);
   CheckMayBind(endpoint);
   CheckPort(endpoint);
   LockPath(endpoint);
-  // libzmq takes a name for an interface's
-  const std::string number = NumericEndpoint(endpoint);
   if (IsIpv6(number)) SetOption(ZMQ_IPV6, 1);
   if (zmq_bind(handle_, number.c_str()) != 0) {
     const int error = zmq_errno();

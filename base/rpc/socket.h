@@ -84,8 +84,6 @@ struct SocketOptions {
   // dropped, once the peer has read or acknowledged none of that data for so
   // many seconds (TCP_USER_TIMEOUT).
   int unread_timeout_s = 60;
-  // Accept and connect IPv6 as well as IPv4.
-  bool use_ipv6 = false;
   CurveRole curve = {};
 };
 
