@@ -189,6 +189,48 @@ def test_an_option_and_the_flags_of_the_scene_count(osmesa, tmp_path):
     assert np.abs(ours["color"].astype(int) - default["color"]).mean() > 2
 
 
+# bodies in contact, a range finder and a mesh with a hull of its own
+DECOR = """
+<mujoco>
+  <visual><scale jointlength="3"/></visual>
+  <asset><mesh name="star" vertex="0 0 0  .6 0 0  0 .6 0  0 0 .6  .15 .15 .15"
+               face="0 2 1  0 1 3  0 3 2  1 4 3  2 3 4  1 2 4"/></asset>
+  <worldbody>
+    <light pos="0 -1 4" dir="0 .2 -1"/>
+    <camera pos="0 -3 1.6" xyaxes="1 0 0 0 .4 1"/>
+    <geom type="plane" size="3 3 .1" rgba=".5 .4 .4 1"/>
+    <body pos="-.6 0 .19"><freejoint/>
+      <geom type="box" size=".2 .2 .2" rgba=".8 .3 .2 1"/>
+      <site name="eye" pos=".3 0 .1" zaxis="1 0 0"/></body>
+    <body pos=".6 0 .5"><joint axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+      <geom type="capsule" size=".1 .3" rgba=".2 .3 .8 1"/></body>
+    <body pos="0 .6 .4" euler="0 0 -135"><joint type="ball"/>
+      <geom type="mesh" mesh="star" rgba=".3 .8 .2 1"/></body>
+  </worldbody>
+  <sensor><rangefinder site="eye"/></sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("flags", [["JOINT"], ["CONTACTPOINT", "CONTACTFORCE"], ["CONVEXHULL"],
+                                   ["INERTIA", "COM"], ["RANGEFINDER"]])
+def test_what_options_add_is_drawn(osmesa, tmp_path, flags):
+    file = tmp_path / "model.xml"
+    file.write_text(DECOR, encoding="utf-8")
+    model, data = model_and_data(DECOR)
+    change = "option.flags[mujoco.mjtVisFlag.mjVIS_RANGEFINDER] = 0"
+    plain = mujoco.MjvOption()
+    exec(change, {"option": plain, "mujoco": mujoco})
+    change += "".join(f"\noption.flags[mujoco.mjtVisFlag.mjVIS_{flag}] = 1" for flag in flags)
+    option = mujoco.MjvOption()
+    exec(change, {"option": option, "mujoco": mujoco})
+    renderer = render.Renderer(model, 120, 160)
+    ours = pictures(renderer, data, 0, option)["color"].astype(int)
+    theirs = oracle(tmp_path, file, data, 0, 120, 160, change)["color"]
+    assert np.abs(ours - theirs).mean() < 0.25
+    assert (ours != pictures(renderer, data, 0, plain)["color"]).any(-1).sum() > 20
+
+
 def test_geoms_that_are_added_to_the_scene_are_drawn():
     model, data = model_and_data()
     renderer = render.Renderer(model, 60, 80)

@@ -131,11 +131,33 @@ void DepositMirrored(const Snapshot& snapshot, const PixelList& list,
   }
 }
 
-void DepositTransparent(const PixelList& list, float alpha, const Frame& frame,
-                        PerSample<Lanes<uint32_t>>& kept) {
+// The shares of a transparent primitive in its pixels: its alpha, times the
+// texture's. The latter is shaded as a colour that no light falls on.
+void FindShares(const Drawing& drawing, PixelList& list, Frame& frame) {
+  const Primitive& p = *drawing.primitive;
+  frame.shares.assign(list.count, p.rgba[3]);
+  if (p.texture == nullptr || p.texture->alpha == nullptr) return;
+  Primitive alpha = p;
+  alpha.texture = p.texture->alpha.get();
+  Drawing unlit = drawing;
+  unlit.primitive = &alpha;
+  unlit.scene.num_lights = 0;
+  unlit.scene.base = {1, 1, 1};
+  Shade(unlit, list, frame);
+  for (size_t i = 0; i < list.count; ++i) {
+    frame.shares[i] *=
+        static_cast<float>(frame.shaded[i] & kChannelMask) / 255.0f;
+  }
+}
+
+// Lays a transparent primitive over what is behind it.
+void DrawOver(const Drawing& drawing, PixelList& list, Frame& frame,
+              PerSample<Lanes<uint32_t>>& kept) {
+  FindShares(drawing, list, frame);
+  Shade(drawing, list, frame);
   for (size_t i = 0; i < list.count; ++i) {
     BlendSamples(PixelIndex(list.pixels[i], frame.stride), list.samples[i],
-                 frame.shaded[i], alpha, kept);
+                 frame.shaded[i], frame.shares[i], kept);
   }
 }
 
@@ -203,10 +225,10 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
         views.mirrored[k],
         MakeLocalScene(snapshot, p, snapshot.mirrored_rays.origin, reflectance),
         nullptr};
-    Shade(drawing, list, frame);
     if (p.is_transparent) {
-      DepositTransparent(list, p.rgba[3], frame, frame.reflection);
+      DrawOver(drawing, list, frame, frame.reflection);
     } else {
+      Shade(drawing, list, frame);
       DepositMirrored(snapshot, list, frame);
     }
   };
@@ -241,8 +263,7 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
         views.direct[k],
         MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
         nullptr};
-    Shade(drawing, list, frame);
-    DepositTransparent(list, p.rgba[3], frame, frame.color);
+    DrawOver(drawing, list, frame, frame.color);
   });
 }
 

@@ -138,6 +138,8 @@ struct Frame {
   std::vector<TriangleHit> hits;
   // colours of the list that is being shaded
   std::vector<uint32_t> shaded;
+  // their shares in what is drawn, if they are not all the same
+  std::vector<float> shares;
 };
 
 }  // namespace replicant::env::raycast

@@ -49,6 +49,8 @@ struct LocalScene {
   int num_lights;
 };
 
+// Of a primitive that is not lit only the passes of lights with shadow have
+// lights.
 // `reflectance` darkens the material's own colour, not its highlights, as
 // MuJoCo does for reflections.
 inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
@@ -62,6 +64,16 @@ inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
     scene.base[i] = (p.emission + snapshot.global_ambient[i]) * rgb[i];
   }
   scene.num_lights = static_cast<int>(snapshot.lights.size());
+  if (p.is_unlit) {
+    // the pass of a light with shadow adds the colour where it shines
+    static constexpr Light kAnyLight{.is_directional = true};
+    scene.base = rgb;
+    for (size_t k = 0; k < snapshot.lights.size(); ++k) {
+      scene.lights[k] = LocalLight{&kAnyLight, {}, {}, rgb, {}, {}, false};
+    }
+    scene.num_lights = 0;
+    return scene;
+  }
   for (size_t k = 0; k < snapshot.lights.size(); ++k) {
     const Light& light = snapshot.lights[k];
     LocalLight& local = scene.lights[k];

@@ -455,7 +455,8 @@ inline HWY_ATTR void ReadTexture(const Drawing& drawing, const PixelList& list,
   if (p.texture->is_cube) {
     for (size_t i = 0; i < part.size(); i += NumLanes()) {
       part.StoreTexture(
-          TextureColor(p, FindTexturePoint(drawing, list, part, i)), i);
+          TextureColor(p, *p.texture, FindTexturePoint(drawing, list, part, i)),
+          i);
     }
     return;
   }
@@ -508,9 +509,9 @@ inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
           hn::And(center.y >= Set(print.y_low), center.y <= Set(print.y_high));
       return !hn::AllFalse(kFloat, hn::And(is_in_x, is_in_y));
     };
-    StoreShaded(
-        AddPasses(drawing, center, part.TextureColorAt(i), blend, may_shade),
-        part.begin + i, frame);
+    StoreShaded(AddPasses(drawing, center, part.TextureColorAt(i),
+                          Zero() == Zero(), blend, may_shade),
+                part.begin + i, frame);
   }
 }
 
@@ -562,12 +563,14 @@ inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
   PartPixels part;
   std::vector<Casters> all;
   if (drawing.casters != nullptr) all = FindFootprints(drawing);
+  const Texture* texture = drawing.primitive->texture;
+  const bool has_alpha = texture != nullptr && texture->alpha != nullptr;
   size_t size = kLargestPart;
   for (size_t begin = 0; begin < list.count;) {
     const size_t end = std::min(list.count, begin + size);
     table.part = FindPart(drawing, list, begin, end);
     const bool fits = table.part.num_corners() <= CornerTable::kCapacity;
-    if (!fits && size > kSmallestPart) {
+    if (!fits && !has_alpha && size > kSmallestPart) {
       size /= 2;
       continue;
     }
@@ -575,7 +578,7 @@ inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
       ChooseCasters(all[i], table.part.rect, (*drawing.casters)[i]);
     }
     // towards the horizon there are more corners than pixels
-    if (fits) {
+    if (fits && !has_alpha) {
       LightCorners(drawing, table);
       part.begin = begin;
       part.end = end;

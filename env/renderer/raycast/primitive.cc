@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "env/renderer/raycast/decor.h"
 #include "env/renderer/raycast/float3.h"
 #include "env/renderer/scene.h"
 
@@ -56,35 +57,22 @@ Shape ShapeOf(const mjvGeom& geom) {
     case mjGEOM_HFIELD:
     case mjGEOM_SKIN:
     case mjGEOM_FLEX:
-      return Shape::kTriangles;
     case mjGEOM_MESH:
     case mjGEOM_SDF:
-      // odd numbers stand for convex hulls
-      if (geom.dataid % 2 == 0) return Shape::kTriangles;
-      break;
+    case mjGEOM_ARROW:
+    case mjGEOM_ARROW1:
+    case mjGEOM_ARROW2:
+    case mjGEOM_TRIANGLE:
+    case mjGEOM_LINE:
+    case mjGEOM_LINEBOX:
+      return Shape::kTriangles;
     default:
       break;
   }
-  struct Name {
-    int type;
-    const char* name;
-  };
-  constexpr std::array<Name, 8> kNames{{{mjGEOM_MESH, "convex hull of a mesh"},
-                                        {mjGEOM_SDF, "convex hull of a mesh"},
-                                        {mjGEOM_ARROW, "arrow"},
-                                        {mjGEOM_ARROW1, "arrow"},
-                                        {mjGEOM_ARROW2, "arrow"},
-                                        {mjGEOM_LINE, "line"},
-                                        {mjGEOM_LINEBOX, "line box"},
-                                        {mjGEOM_TRIANGLE, "triangle"}}};
-  const char* name = "geom";
-  for (const Name& entry : kNames) {
-    if (entry.type == geom.type) name = entry.name;
-  }
   throw UnsupportedScene(
-      fmt::format("raycast: the scene has a {} (object {}), which cannot be "
-                  "drawn; hint: use the renderer gl",
-                  name, geom.objid));
+      fmt::format("raycast: the scene has a geom of type {} (object {}), which "
+                  "cannot be drawn; hint: use the renderer gl",
+                  geom.type, geom.objid));
 }
 
 // Half sides of the box around a primitive, in local coordinates.
@@ -147,12 +135,6 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
   const Texture& texture = *assets.textures[static_cast<size_t>(id)];
   // texture coordinates look up flat textures only
   if (texture.is_missing() || (texture.is_cube && geom.texcoord != 0)) return;
-  if (texture.has_alpha) {
-    throw UnsupportedScene(fmt::format(
-        "raycast: texture {} has transparent texels, which cannot be drawn; "
-        "hint: use the renderer gl",
-        id));
-  }
   p.texture = &texture;
 
   if (texture.is_cube) {
@@ -195,6 +177,7 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
 // The triangles of a geom; `moving` keeps those of this state.
 const TriangleSet* TrianglesOf(const mjModel& model, const mjvScene& scene,
                                const mjvGeom& geom, const Assets& assets,
+                               const Snapshot& view,
                                std::unique_ptr<TriangleSet>& moving) {
   switch (geom.type) {
     case mjGEOM_HFIELD:
@@ -206,21 +189,38 @@ const TriangleSet* TrianglesOf(const mjModel& model, const mjvScene& scene,
       return moving.get();
     }
     case mjGEOM_FLEX: {
-      const bool has_faces =
-          scene.flexskinopt != 0 && scene.flexfaceused[geom.objid] > 0;
-      if (!has_faces && geom.size[0] > 0 &&
-          (scene.flexvertopt != 0 || scene.flexedgeopt != 0)) {
+      const bool has_faces = scene.flexfaceused[geom.objid] > 0;
+      const bool is_skin = scene.flexskinopt != 0 && has_faces;
+      const bool has_frame = geom.size[0] > 0 &&
+                             (scene.flexvertopt != 0 || scene.flexedgeopt != 0);
+      if (has_frame && has_faces && !is_skin) {
         throw UnsupportedScene(fmt::format(
-            "raycast: flex {} is drawn as vertices and edges, which cannot be "
+            "raycast: flex {} shows faces and edges together, which cannot be "
             "drawn; hint: use the renderer gl",
             geom.objid));
       }
+      const bool has_texcoord = geom.texcoord != 0 && geom.matid >= 0;
       moving = std::make_unique<TriangleSet>(
-          MakeFlex(scene, geom.objid, geom.texcoord != 0 && geom.matid >= 0));
+          has_frame && !has_faces ? MakeFlexFrame(model, scene, geom)
+                                  : MakeFlex(scene, geom.objid, has_texcoord));
       return moving.get();
     }
-    default:
+    case mjGEOM_MESH:
+    case mjGEOM_SDF:
+      // odd numbers stand for convex hulls
+      if (geom.dataid % 2 != 0) {
+        moving =
+            std::make_unique<TriangleSet>(MakeHull(model, geom.dataid / 2));
+        return moving.get();
+      }
       return &assets.meshes[static_cast<size_t>(geom.dataid / 2)];
+    case mjGEOM_LINE:
+    case mjGEOM_LINEBOX:
+      moving = std::make_unique<TriangleSet>(MakeLines(model, view, geom));
+      return moving.get();
+    default:
+      moving = std::make_unique<TriangleSet>(MakeDecor(model, geom));
+      return moving.get();
   }
 }
 
@@ -236,8 +236,8 @@ bool IsBehind(const Primitive& plane, const Float3& point) {
 }
 
 Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
-                   const mjvGeom& geom, const Assets& assets, const Float3& eye,
-                   std::unique_ptr<TriangleSet>& moving) {
+                   const mjvGeom& geom, const Assets& assets,
+                   const Snapshot& view, std::unique_ptr<TriangleSet>& moving) {
   Primitive p;
   p.shape = ShapeOf(geom);
   p.position = ToFloat3(geom.pos);
@@ -248,7 +248,7 @@ Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
   p.specular = geom.specular;
   p.shininess = geom.shininess * 128.0f;
   p.reflectance = geom.reflectance;
-  p.casts_shadow = geom.category != mjCAT_DECOR;
+  p.casts_shadow = geom.category != mjCAT_DECOR && geom.type != mjGEOM_LINE;
 #if mjVERSION_HEADER >= 4000000
   p.casts_shadow = p.casts_shadow && geom.castshadow != 0;
 #endif
@@ -275,14 +275,15 @@ Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
       grid.per_step = 1 / std::max(grid.step, 1e-20f);
     }
     // seen from behind it lets more through
-    if (IsBehind(p, eye)) {
+    if (IsBehind(p, view.rays.origin)) {
       p.is_transparent = true;
       p.rgba[3] *= 0.3f;
     }
   }
   if (p.shape == Shape::kTriangles) {
-    p.triangles = TrianglesOf(model, scene, geom, assets, moving);
-    if (geom.type == mjGEOM_SKIN || geom.type == mjGEOM_FLEX) {
+    p.triangles = TrianglesOf(model, scene, geom, assets, view, moving);
+    p.is_unlit = geom.type == mjGEOM_LINE || geom.type == mjGEOM_LINEBOX;
+    if (geom.type == mjGEOM_SKIN || geom.type == mjGEOM_FLEX || p.is_unlit) {
       // in the world's coordinates
       p.position = {};
       p.rotation = {1, 0, 0, 0, 1, 0, 0, 0, 1};
@@ -290,6 +291,10 @@ Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
   }
   SetUnitCoordinates(p);
   SetTexture(model, geom, assets, p);
+  // vertices and edges have none
+  if (geom.type == mjGEOM_FLEX && scene.flexfaceused[geom.objid] == 0) {
+    p.texture = nullptr;
+  }
   p.half_box = HalfBox(p);
   const Float3& half = p.half_box;
   p.bounding_radius = p.shape == Shape::kCapsule ? half[2]

@@ -136,8 +136,9 @@ HWY_INLINE FlatPlace FindFlatPlace(const Primitive& p, const TexturePoint& at) {
                        at.dy.x, at.dy.y);
 }
 
-HWY_INLINE Color TextureColor(const Primitive& p, const TexturePoint& at) {
-  const Texture& texture = *p.texture;
+// Colour of `texture`, the primitive's or its alpha.
+HWY_INLINE Color TextureColor(const Primitive& p, const Texture& texture,
+                              const TexturePoint& at) {
   if (texture.is_cube) return SampleCube(texture, at.place, at.dx, at.dy);
   const FlatPlace flat = FindFlatPlace(p, at);
   return Filtered(texture, flat.mip, hn::Zero(kInt), flat.s, flat.t);
@@ -180,10 +181,12 @@ HWY_INLINE Triangle LoadTriangle(const Primitive& p, Int index) {
 
 // Adds up the passes. `blend(pass, index, light)` gives the colour of pass
 // number `index`, with light number `light`, at the pixels' centres `center`
-// (local). `may_shade(footprint)` filters the casters.
+// (local). Pixels outside `is_opaque` fail the alpha test of lights with
+// shadow. `may_shade(footprint)` filters the casters.
 template <typename Blend, typename MayShade>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
-                           const Blend& blend, const MayShade& may_shade) {
+                           Mask is_opaque, const Blend& blend,
+                           const MayShade& may_shade) {
   if (drawing.casters == nullptr) {
     return ToBytes(blend(Pass::kAll, 0, 0) * texture);
   }
@@ -199,7 +202,8 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
     const Bytes more = ToBytes(blend(Pass::kOneLight, index, light) * texture);
     // where there is no light there is no shadow
     const Int any = hn::Or(more.r, hn::Or(more.g, more.b));
-    const Mask is_bright = hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt)));
+    const Mask is_bright =
+        hn::And(is_opaque, hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt))));
     if (hn::AllFalse(kFloat, is_bright)) continue;
     const auto is_lit = hn::RebindMask(
         kInt, IsLit(*drawing.snapshot, casters, world, is_bright, may_shade));
@@ -224,6 +228,7 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
   Float share1, share2;
   Shares(plane, center, &share1, &share2);
   Color texture = Set(Float3{1, 1, 1});
+  Mask is_opaque = Zero() == Zero();
   if (const Primitive& p = *drawing.primitive; p.texture != nullptr) {
     const auto coordinates = [&](Vec3 point) HWY_ATTR {
       if (!p.has_corner_coordinates) return point;
@@ -234,11 +239,16 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
       };
       return Vec3{blend(triangle.s), blend(triangle.t), Zero()};
     };
-    texture = TextureColor(
-        p, FindTexturePoint(drawing, at, coordinates(center),
-                            [&](Float x, Float y) HWY_ATTR {
-                              return coordinates(meet(x, y, center));
-                            }));
+    const TexturePoint point = FindTexturePoint(
+        drawing, at, coordinates(center), [&](Float x, Float y) HWY_ATTR {
+          return coordinates(meet(x, y, center));
+        });
+    texture = TextureColor(p, *p.texture, point);
+    if (p.texture->alpha != nullptr) {
+      // 0.99 in 8 bits, as in llvmpipe
+      is_opaque =
+          TextureColor(p, *p.texture->alpha, point).x >= Set(251.5f / 255.0f);
+    }
   }
 
   const LocalScene& scene = drawing.scene;
@@ -252,7 +262,7 @@ HWY_INLINE Bytes ShadeTriangle(const Drawing& drawing, const PixelPlaces& at,
     return Fma(c[2] - c[0], share2, Fma(c[1] - c[0], share1, c[0]));
   };
   const auto may_shade = [](const Footprint& /*print*/) { return true; };
-  return AddPasses(drawing, center, texture, blend, may_shade);
+  return AddPasses(drawing, center, texture, is_opaque, blend, may_shade);
 }
 
 // Shades the vector of the list that begins at pixel `i`; corners are lit for

@@ -193,8 +193,8 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
   s.primitives.clear();
   s.moving.resize(static_cast<size_t>(scene.ngeom));
   for (size_t i = 0; i < s.moving.size(); ++i) {
-    s.primitives.push_back(TakeGeom(model, scene, scene.geoms[i], assets,
-                                    s.rays.origin, s.moving[i]));
+    s.primitives.push_back(
+        TakeGeom(model, scene, scene.geoms[i], assets, s, s.moving[i]));
   }
   SortTransparent(scene, s);
   SetMirror(s);

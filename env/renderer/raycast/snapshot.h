@@ -102,6 +102,8 @@ struct Primitive {
   float reflectance = 0;
   bool is_transparent = false;
   bool casts_shadow = true;
+  // has its own colour in every pass, whatever shines on it
+  bool is_unlit = false;
 
   // Texture coordinates are the corners' own or local coordinates, times
   // `texture_scale` plus `texture_offset`; null without a texture.
@@ -168,7 +170,7 @@ struct Snapshot {
 
   Haze haze;
 
-  // skins and flexes in this state, by index of the primitive
+  // triangles made for this picture, by index of the primitive
   std::vector<std::unique_ptr<TriangleSet>> moving;
 
   // Whether the samples of a pixel are kept apart until the end.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 
 namespace replicant::env::raycast {
 namespace {
@@ -194,6 +196,8 @@ class Source {
  public:
   Source(const mjModel& model, int id)
       : data_(model.tex_data + model.tex_adr[id]),
+        size_(static_cast<size_t>(model.tex_width[id]) *
+              static_cast<size_t>(model.tex_height[id])),
         channels_(static_cast<size_t>(model.tex_nchannel[id])),
         // the six faces of a cube stand one below the other; a square one is
         // used for all of them
@@ -208,16 +212,43 @@ class Source {
     return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16;
   }
 
-  // As far as MuJoCo's alpha test in the passes of lights with shadow.
-  bool IsTransparent(size_t i) const {
-    return channels_ == 4 && period_ == SIZE_MAX && data_[i * 4 + 3] < 252;
+  // As far as MuJoCo's alpha test in the passes of lights with shadow. MuJoCo
+  // hands over the colours alone of a square texture of a cube.
+  bool IsOpaque() const {
+    if (channels_ != 4 || period_ != SIZE_MAX) return true;
+    for (size_t i = 0; i < size_; ++i) {
+      if (data_[4 * i + 3] < 252) return false;
+    }
+    return true;
   }
+  // In each channel of a texel; of a texture that is not opaque.
+  uint32_t Alpha(size_t i) const { return data_[4 * i + 3] * 0x010101u; }
 
  private:
   const mjtByte* data_;
+  size_t size_;
   size_t channels_;
   size_t period_;
 };
+
+// Adds the mip maps and marks to level 0.
+void Finish(Texture& texture) {
+  MakeMipMaps(texture);
+  if (!texture.is_cube) MarkTexels(texture);
+}
+
+// The alpha of a texture of which level 0 is given; null if it is opaque.
+std::shared_ptr<const Texture> MakeAlpha(const Source& source,
+                                         const Texture& texture) {
+  if (source.IsOpaque()) return nullptr;
+  Texture alpha = texture;
+  alpha.is_srgb = false;
+  for (size_t i = 0; i < alpha.texels.size(); ++i) {
+    alpha.texels[i] = source.Alpha(i);
+  }
+  Finish(alpha);
+  return std::make_shared<const Texture>(std::move(alpha));
+}
 
 }  // namespace
 
@@ -233,12 +264,16 @@ const std::array<float, 256> kLinearOfSrgb = [] {
 
 bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
   const Source source(model, id);
-  bool has_alpha = false;
   for (size_t i = 0; i < NumTexels(texture); ++i) {
     if ((texture.texels[i] & Texture::kColor) != source(i)) return false;
-    has_alpha |= source.IsTransparent(i);
   }
-  return has_alpha == texture.has_alpha;
+  if (texture.alpha == nullptr) return source.IsOpaque();
+  for (size_t i = 0; i < NumTexels(texture); ++i) {
+    if ((texture.alpha->texels[i] & Texture::kColor) != source.Alpha(i)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Texture MakeTexture(const mjModel& model, int id) {
@@ -259,10 +294,9 @@ Texture MakeTexture(const mjModel& model, int id) {
   texture.texels.resize(NumTexels(texture));
   for (size_t i = 0; i < texture.texels.size(); ++i) {
     texture.texels[i] = source(i);
-    texture.has_alpha |= source.IsTransparent(i);
   }
-  MakeMipMaps(texture);
-  if (!texture.is_cube) MarkTexels(texture);
+  texture.alpha = MakeAlpha(source, texture);
+  Finish(texture);
   return texture;
 }
 

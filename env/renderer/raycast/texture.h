@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace replicant::env::raycast {
@@ -30,8 +31,9 @@ struct Texture {
   bool is_cube = false;
   // texels are stored in sRGB and blended as linear light
   bool is_srgb = false;
-  // has texels that OpenGL takes for transparent
-  bool has_alpha = false;
+  // the alpha of the texels, in each channel; null if OpenGL takes all of them
+  // for opaque
+  std::shared_ptr<const Texture> alpha;
   int num_levels = 0;
   std::array<int32_t, kMaxLevels> width{};
   std::array<int32_t, kMaxLevels> height{};

@@ -24,13 +24,6 @@ Point Cross(const Point& a, const Point& b) {
           a[0] * b[1] - a[1] * b[0]};
 }
 
-Point FaceNormal(const Point& a, const Point& b, const Point& c) {
-  const Point n = Cross(Sub(b, a), Sub(c, a));
-  const float length = std::sqrt(Dot(n, n));
-  if (length < 1e-10f) return {0, 0, 1};
-  return {n[0] / length, n[1] / length, n[2] / length};
-}
-
 Box BoxOf(const Triangle& triangle) {
   Box box;
   for (const Point& corner : triangle.corner) box.Include(corner);
@@ -56,6 +49,13 @@ void AddQuad(const std::array<Point, 4>& corner, const Point& normal,
 }
 
 }  // namespace
+
+Point FaceNormal(const Point& a, const Point& b, const Point& c) {
+  const Point n = Cross(Sub(b, a), Sub(c, a));
+  const float length = std::sqrt(Dot(n, n));
+  if (length < 1e-10f) return {0, 0, 1};
+  return {n[0] / length, n[1] / length, n[2] / length};
+}
 
 TriangleSet::TriangleSet(const std::vector<Triangle>& triangles) {
   std::vector<Box> boxes;

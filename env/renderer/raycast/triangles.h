@@ -59,6 +59,11 @@ class TriangleSet {
   Point half_box_{};
 };
 
+// Unit normal of a triangle with corners counter-clockwise.
+TriangleSet::Point FaceNormal(const TriangleSet::Point& a,
+                              const TriangleSet::Point& b,
+                              const TriangleSet::Point& c);
+
 // Mesh `id` with the normals that MuJoCo draws: a corner's own, or the
 // triangle's where the two differ by more than 37 degrees.
 TriangleSet MakeMesh(const mjModel& model, int id);

@@ -394,42 +394,64 @@ TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
                       "<worldbody><geom size='1'/></worldbody></mujoco>"),
             "raycast: an orthographic camera cannot be drawn; hint: use the "
             "renderer gl");
-  EXPECT_EQ(MessageOf("<mujoco><worldbody><body name='b'>"
-                      "<flexcomp name='rope' type='grid' dim='1' count='4 1 1' "
-                      "radius='.01' spacing='.1 .1 .1'/>"
-                      "</body></worldbody></mujoco>"),
-            "raycast: flex 0 is drawn as vertices and edges, which cannot be "
-            "drawn; hint: use the renderer gl");
   EXPECT_EQ(MessageOf("<mujoco><visual><quality numslices='300'/></visual>"
                       "<worldbody><geom size='1'/></worldbody></mujoco>"),
             "raycast: visual quality of 300 slices, 16 stacks and 4 quads "
             "given; allowed: 3 to 256, 2 to 256 and at least 1");
 }
 
-// Would be drawn opaque, and without the light of lamps with shadow.
-TEST(RaycastRendererTest, RefusesTransparentTexels) {
+// A geom with a texture of 48 x 48 texels in four channels, of which a part is
+// transparent; one light casts shadow, the other none.
+SuiteModel TransparentTexels(const std::string& geom) {
   SuiteModel model = ModelOf(
-      "<mujoco><asset><texture name='t' type='2d' builtin='flat' width='4' "
-      "height='4'/><material name='m' texture='t'/></asset><worldbody>"
-      "<geom type='box' size='1 1 1' material='m'/></worldbody></mujoco>");
-  // the same bytes as 3 x 4 texels of 4 channels
+      "<mujoco><asset><texture name='t' type='2d' builtin='flat' width='64' "
+      "height='48'/><material name='m' texture='t' texrepeat='2 2'/>"
+      "<mesh name='mapped' vertex='-.6 -.6 -.6 .6 -.6 -.6 0 .6 -.6 0 0 .7' "
+      "face='0 2 1 0 1 3 1 2 3 2 0 3' texcoord='0 0 1 0 0 1 1 1'/></asset>"
+      "<worldbody><light pos='0 -1 3' dir='0 .3 -1'/>"
+      "<light pos='2 -1 2' dir='-1 .3 -1' castshadow='false' "
+      "diffuse='.3 .3 .3'/><camera pos='0 -3 1.5' xyaxes='1 0 0 0 .45 .9'/>"
+      "<geom type='plane' size='4 4 .1' pos='0 0 -.5' rgba='.2 .5 .3 1'/>" +
+      geom + "</worldbody></mujoco>");
   model.model->tex_nchannel[0] = 4;
-  model.model->tex_width[0] = 3;
-  for (int i = 0; i < 12; ++i) {
-    model.model->tex_data[4 * i + 3] = i == 5 ? 251 : 252;
+  model.model->tex_width[0] = 48;
+  mjtByte* at = model.model->tex_data;
+  for (int y = 0; y < 48; ++y) {
+    for (int x = 0; x < 48; ++x, at += 4) {
+      at[0] = static_cast<mjtByte>(5 * x);
+      at[1] = static_cast<mjtByte>(5 * y);
+      at[2] = 128;
+      at[3] = static_cast<mjtByte>(x < 16 ? 255 : (x < 32 ? 100 : 5 * y));
+    }
   }
-  RaycastRenderer renderer(*model.model);
-  try {
-    Draw(renderer, model, -1);
-    FAIL() << "no UnsupportedScene";
-  } catch (const UnsupportedScene& e) {
-    EXPECT_STREQ(e.what(),
-                 "raycast: texture 0 has transparent texels, which cannot be "
-                 "drawn; hint: use the renderer gl");
+  return model;
+}
+
+TEST(RaycastRendererTest, TransparentTexelsLookLikeOpenGl) {
+  for (const char* geom :
+       {"<geom type='box' size='.6 .6 .6' material='m'/>",
+        "<geom type='plane' size='2 2 .1' material='m'/>",
+        "<geom type='mesh' mesh='mapped' material='m'/>",
+        "<geom size='.6' material='m' rgba='1 1 1 .7'/>",
+        "<geom type='plane' size='2 2 .1' pos='0 0 .5' material='m' "
+        "rgba='1 1 1 .7'/>"}) {
+    SCOPED_TRACE(geom);
+    SuiteModel model = TransparentTexels(geom);
+    std::unique_ptr<GlRenderer> gl;
+    try {
+      gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+    } catch (const DeviceError& e) {
+      GTEST_SKIP() << e.what();
+    }
+    RaycastRenderer raycast(*model.model);
+    const Picture rgb = Draw(raycast, model, 0);
+    EXPECT_LE(MeanDifference(rgb, Draw(*gl, model, 0)), 0.6);
+
+    // without them the picture is another one
+    for (int i = 0; i < 48 * 48; ++i) model.model->tex_data[4 * i + 3] = 255;
+    raycast.ReloadAssets(*model.model);
+    EXPECT_GT(MeanDifference(Draw(raycast, model, 0), rgb), 1.5);
   }
-  model.model->tex_data[4 * 5 + 3] = 252;
-  renderer.ReloadAssets(*model.model);
-  Draw(renderer, model, -1);
 }
 
 TEST(RendererTest, NamesOfKindsAreReadAndWritten) {

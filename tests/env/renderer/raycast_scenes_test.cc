@@ -105,6 +105,19 @@ INSTANTIATE_TEST_SUITE_P(
                   0.5}),
     [](const auto& test) { return std::string(test.param.name); });
 
+INSTANTIATE_TEST_SUITE_P(Flexes, RaycastScenesTest,
+                         ::testing::Values(SceneCase{"rope", "", R"(
+          <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
+          <body name="b" pos="0 0 .8">
+            <flexcomp name="rope" type="grid" dim="1" count="12 1 1"
+                      radius=".05" spacing=".15 .1 .1" euler="0 20 10"
+                      rgba=".8 .4 .2 1"/>
+          </body>)",
+                                                     0.3}),
+                         [](const auto& test) {
+                           return std::string(test.param.name);
+                         });
+
 INSTANTIATE_TEST_SUITE_P(
     Textures, RaycastScenesTest,
     ::testing::Values(
