@@ -162,7 +162,7 @@ void SetHaze(const mjModel& model, const mjvScene& scene, Snapshot& s) {
   haze.color = 0;
   for (int i = 0; i < 3; ++i) {
     const float v = std::clamp(model.vis.rgba.haze[i], 0.0f, 1.0f);
-    haze.color |= static_cast<uint32_t>(v * 255 + 0.5f) << (10 * i);
+    haze.color |= static_cast<uint32_t>(std::lround(v * 255)) << (10 * i);
   }
   const int slices = model.vis.quality.numslices;
   const double half_angle = std::numbers::pi / slices;

@@ -127,9 +127,11 @@ TexelRange RangeBelow(int i, int from_size, int to_size) {
 
 // Sets kEven in one image.
 void MarkEven(std::span<uint32_t> image, int width, int height) {
-  const auto color = [&](int x, int y) {
-    return image[static_cast<size_t>(y * width + x)] & Texture::kColor;
+  const auto at = [&](int x, int y) -> uint32_t& {
+    return image[static_cast<size_t>(y) * static_cast<size_t>(width) +
+                 static_cast<size_t>(x)];
   };
+  const auto color = [&](int x, int y) { return at(x, y) & Texture::kColor; };
   for (int y = 0; y < height; ++y) {
     const int below = (y + 1) % height;
     for (int x = 0; x < width; ++x) {
@@ -137,7 +139,7 @@ void MarkEven(std::span<uint32_t> image, int width, int height) {
       const uint32_t own = color(x, y);
       if (color(right, y) == own && color(x, below) == own &&
           color(right, below) == own) {
-        image[static_cast<size_t>(y * width + x)] |= Texture::kEven;
+        at(x, y) |= Texture::kEven;
       }
     }
   }
