@@ -263,32 +263,12 @@ std::string PodLines(const fleet::RoleResources& role, int64_t user,
   return Indented(lines, blanks);
 }
 
-}  // namespace
-
-std::vector<std::string> KubernetesSettings(const RunConfig& config) {
-  const std::string name = ObjectName(config.run.name);
-  std::vector<std::string> settings = AddressSettings(
-      config, fmt::format("{0}-server-@INDEX@.{0}-server", name),
-      fmt::format("{0}-inference-0-0.{0}", name));
-  settings.insert(
-      settings.end(),
-      {"cluster.backend=kubernetes", "run.dir=/run/replicant",
-       fmt::format("run.key_file=/secret/{}", kKeyName),
-       fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
-       fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}",
-                   name, kReplayPort)});
-  if (config.task.suite_folder.empty()) {
-    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
-  }
-  return settings;
-}
-
-std::string RenderKubernetes(const RenderInput& input) {
+// What the templates name, but for what each role decides.
+std::vector<TemplateValue> CommonValues(const RenderInput& input,
+                                        const std::string& name) {
   const RunConfig& config = input.config;
   const fleet::ClusterConfig& cluster = config.cluster;
   const fleet::KubernetesConfig& kubernetes = cluster.kubernetes;
-  const std::string name = ObjectName(config.run.name);
-
   const auto key_file = input.folder / kKeyName;
   rpc::WriteKeyPair(key_file, rpc::GenerateCurveKeyPair());
   const std::string key = ReadFile(key_file);
@@ -300,7 +280,7 @@ std::string RenderKubernetes(const RenderInput& input) {
                : fmt::format("\n{:{}}storageClassName: {}", "", blanks,
                              config::TextToYaml(kubernetes.storage_class));
   };
-  std::vector<TemplateValue> values = {
+  return {
       {"NAME", name},
       // the whole name, which a run may have called "null"
       {"OBJECT", config::TextToYaml(name)},
@@ -330,6 +310,34 @@ std::string RenderKubernetes(const RenderInput& input) {
                          config::QuotedToYaml(kubernetes.topology))},
       {"CONFIG", Indented(input.resolved_yaml, 4)},
       {"KEY", Indented(key, 4)}};
+}
+
+}  // namespace
+
+std::vector<std::string> KubernetesSettings(const RunConfig& config) {
+  const std::string name = ObjectName(config.run.name);
+  std::vector<std::string> settings = AddressSettings(
+      config, fmt::format("{0}-server-@INDEX@.{0}-server", name),
+      fmt::format("{0}-inference-0-0.{0}", name));
+  settings.insert(
+      settings.end(),
+      {"cluster.backend=kubernetes", "run.dir=/run/replicant",
+       fmt::format("run.key_file=/secret/{}", kKeyName),
+       fmt::format("cluster.port={}", kJoinPort), "cluster.replay_on_host=true",
+       fmt::format("replay.bind=tcp://{0}-replay-{{shard}}.{0}-replay:{1}",
+                   name, kReplayPort)});
+  if (config.task.suite_folder.empty()) {
+    settings.push_back(fmt::format("task.suite_folder={}", kSuiteFolder));
+  }
+  return settings;
+}
+
+std::string RenderKubernetes(const RenderInput& input) {
+  const RunConfig& config = input.config;
+  const fleet::ClusterConfig& cluster = config.cluster;
+  const fleet::KubernetesConfig& kubernetes = cluster.kubernetes;
+  const std::string name = ObjectName(config.run.name);
+  const std::vector<TemplateValue> values = CommonValues(input, name);
   // what the role decides about its pods
   const auto pods_of = [&](const char* role, int blanks, int64_t num_processes,
                            std::vector<TemplateValue> more) {

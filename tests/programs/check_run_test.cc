@@ -320,11 +320,12 @@ TEST(CheckSameRunTest, ARunKeepsWhatItsReplayMeans) {
            {"task.pixels.camera", "back", "0"},
            {"task.pixels.frame_stack", "2", "3"},
            {"task.pixels.state", "true", "false"}}) {
-    EXPECT_EQ(
-        MessageOf<ConfigError>([&, k = key, o = other] { check(k + "=" + o); }),
-        fmt::format("{}: {}, but the run in {} has {}; hint: --set "
-                    "run.dir=FOLDER begins another run",
-                    key, other, folder.path().string(), was));
+    EXPECT_EQ(MessageOf<ConfigError>([&, k = key, o = other] {
+                check(fmt::format("{}={}", k, o));
+              }),
+              fmt::format("{}: {}, but the run in {} has {}; hint: --set "
+                          "run.dir=FOLDER begins another run",
+                          key, other, folder.path().string(), was));
   }
 }
 

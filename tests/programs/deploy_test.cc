@@ -473,6 +473,7 @@ TEST_F(DeployTest, HostsUnderSshTakeThePartsOfTheLearner) {
   EXPECT_EQ(config.actors.inference_bind, "tcp://10.0.0.5:72");
   const auto agents = LaunchedAgents(config, Commands::InFolder("/opt"));
   std::vector<std::string> names;
+  names.reserve(agents.size());
   for (const auto& agent : agents) names.push_back(agent.name);
   EXPECT_EQ(names, (std::vector<std::string>{"a", "a/worker-1", "b",
                                              "b/server-0", "b/inference-0"}));
