@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -56,12 +55,7 @@ thread_local bool is_in_loop = false;
 
 class Team {
  public:
-  ~Team() {
-    ends_ = true;
-    loop_.fetch_add(1, std::memory_order_release);
-    loop_.notify_all();
-    for (std::thread& helper : helpers_) helper.join();
-  }
+  ~Team() { EndHelpers(); }
 
   void Run(int num_threads, int64_t num_parts, RunPart run,
            const void* context) {
@@ -109,23 +103,24 @@ class Team {
 
   void Grow(int num_threads) {
     const auto size = static_cast<size_t>(num_threads);
-    if (size <= shares_size_) return;
-    // helpers that sleep or look for work read the old shares: they end first
-    if (!helpers_.empty()) {
-      ends_ = true;
-      loop_.fetch_add(1, std::memory_order_release);
-      loop_.notify_all();
-      for (std::thread& helper : helpers_) helper.join();
-      helpers_.clear();
-      ends_ = false;
-    }
-    shares_ = std::make_unique<Share[]>(size);
-    shares_size_ = size;
+    if (size <= shares_.size()) return;
+    // helpers that sleep or look for work read the old shares
+    EndHelpers();
+    ends_ = false;
+    shares_ = std::vector<Share>(size);
     const uint32_t loop = loop_.load(std::memory_order_relaxed);
     for (int thread = 1; thread < num_threads; ++thread) {
       // under the name of the calling thread
       helpers_.emplace_back([this, thread, loop] { Work(thread, loop); });
     }
+  }
+
+  void EndHelpers() {
+    ends_ = true;
+    loop_.fetch_add(1, std::memory_order_release);
+    loop_.notify_all();
+    for (std::thread& helper : helpers_) helper.join();
+    helpers_.clear();
   }
 
   // A helper's life. `seen`: the newest loop before it.
@@ -190,8 +185,7 @@ class Team {
   }
 
   std::vector<std::thread> helpers_;
-  std::unique_ptr<Share[]> shares_;
-  size_t shares_size_ = 0;
+  std::vector<Share> shares_;
 
   RunPart run_ = nullptr;
   const void* context_ = nullptr;
