@@ -2,7 +2,6 @@
 // case. A step is what the agent sees as one: `action_repeat` control steps and
 // at most one picture. bench/run/env compares it with EnvPool and dm_control.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "base/metrics/json_lines.h"
 #include "base/rng.h"
+#include "bench/programs/process_cost.h"
 #include "env/renderer/scene.h"
 #include "env/task_config.h"
 #include "env/tasks/suite.h"
@@ -76,13 +76,6 @@ std::vector<Case> AllCases(const TaskRegistry& registry) {
   return cases;
 }
 
-double CpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) +
-         1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // Counts calls of `step` for about `seconds`.
 struct Timing {
   int64_t calls = 0;
@@ -93,14 +86,14 @@ template <typename Step>
 Timing TimeFor(double seconds, const Step& step) {
   using Clock = std::chrono::steady_clock;
   Timing timing;
-  const double cpu_start = CpuSeconds();
+  const double cpu_start = ProcessorSeconds();
   const Clock::time_point start = Clock::now();
   while (timing.wall_s < seconds) {
     step();
     ++timing.calls;
     timing.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
-  timing.cpu_s = CpuSeconds() - cpu_start;
+  timing.cpu_s = ProcessorSeconds() - cpu_start;
   return timing;
 }
 
@@ -151,12 +144,12 @@ Stages MeasureStages(const Case& c, const TaskDefinition& task,
   double time = 0.0;
   // adds the time since the last call
   const auto lap = [&time](double* stage) {
-    const double now = CpuSeconds();
+    const double now = ProcessorSeconds();
     *stage += 1e6 * (now - time);
     time = now;
   };
   const Timing timing = TimeFor(seconds, [&] {
-    time = CpuSeconds();
+    time = ProcessorSeconds();
     std::copy_n(actions.begin() + static_cast<std::ptrdiff_t>(row * size), size,
                 physics.mutable_ctrl().begin());
     row = (row + 1) % kActionRows;

@@ -18,10 +18,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -41,6 +39,7 @@
 #include "base/rpc/server.h"
 #include "base/rpc/zap.h"
 #include "base/thread.h"
+#include "bench/programs/process_cost.h"
 #include "fleet/protocol/heartbeat.h"
 #include "fleet/protocol/heartbeat_monitor.h"
 
@@ -117,21 +116,6 @@ int SendBeats(const Options& options) {
   }
 }
 
-double ProcessorSeconds() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) +
-         1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double ResidentMb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmRSS:")) return std::stod(line.substr(6)) / 1024.0;
-  }
-  return 0.0;
-}
-
 int64_t NumDescriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                        std::filesystem::directory_iterator());
@@ -155,7 +139,7 @@ class Bench {
   }
 
   void Run() {
-    const double before_mb = ResidentMb();
+    const double before_mb = ResidentMb(::getpid());
     const auto start = Clock::Real().Now();
     for (int first = 0; first < options_.roles;
          first += options_.roles_per_process) {
@@ -204,7 +188,7 @@ class Bench {
     fmt::print("server   {:.0f} ms of a processor a second\n",
                1e3 * spent_s / seconds);
     fmt::print("memory   {:.1f} kB a role; {} descriptors\n",
-               1024.0 * (ResidentMb() - before_mb) / options_.roles,
+               1024.0 * (ResidentMb(::getpid()) - before_mb) / options_.roles,
                NumDescriptors());
   }
 

@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -25,6 +24,7 @@
 #include <vector>
 
 #include "base/metrics/json_lines.h"
+#include "bench/programs/process_cost.h"
 #include "bench/programs/time_replicas.h"
 
 namespace replicant::learner {
@@ -39,14 +39,6 @@ struct Options {
   int rounds = 5;
   int devices = 0;  // 0: replicas of one
 };
-
-// Processor time of all threads of this process.
-double ProcessorMs() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return 1e3 * static_cast<double>(time.tv_sec) +
-         1e-6 * static_cast<double>(time.tv_nsec);
-}
 
 std::unique_ptr<ReplicaTimer> MakeTimer(
     const Options& options, int64_t batch,
@@ -111,9 +103,9 @@ void RunDevices(const Options& options) {
   const auto timer =
       MakeTimer(options, options.batch, {.logical_devices = options.devices});
   for (int round = 0; round < options.rounds; ++round) {
-    const double begin = ProcessorMs();
+    const double begin = 1e3 * ProcessorSeconds();
     const double wall_ms = timer->TimeStep();
-    const double cpu_ms = ProcessorMs() - begin;
+    const double cpu_ms = 1e3 * ProcessorSeconds() - begin;
     metrics::JsonObject line;
     line.Add("name", fmt::format("devices/{}", options.name))
         .Add("devices", options.devices)
@@ -145,9 +137,9 @@ void Run(const Options& options) {
       constexpr double kTurnMs = 50.0;
       double wall_ms = 0.0;
       int count = 0;
-      const double begin = ProcessorMs();
+      const double begin = 1e3 * ProcessorSeconds();
       for (; wall_ms < kTurnMs; ++count) wall_ms += timer->TimeStep();
-      const double cpu_ms = ProcessorMs() - begin;
+      const double cpu_ms = 1e3 * ProcessorSeconds() - begin;
       metrics::JsonObject line;
       line.Add("name", fmt::format("replicas/{}", options.name))
           .Add("replicas", place.first)

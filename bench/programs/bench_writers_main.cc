@@ -21,7 +21,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,6 +31,7 @@
 #include "base/process.h"
 #include "base/rpc/server.h"
 #include "base/thread.h"
+#include "bench/programs/process_cost.h"
 #include "replay/client/batch_reader.h"
 #include "replay/client/step_writer.h"
 #include "replay/service/service.h"
@@ -86,14 +86,6 @@ int Serve(int port) {
   server.Bind(fmt::format("tcp://127.0.0.1:{}", port));
   server.Run();
   return 0;
-}
-
-double ResidentMb(pid_t pid) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmRSS:")) return std::stod(line.substr(6)) / 1024.0;
-  }
-  return 0.0;
 }
 
 // A writer and the thread that gives it steps.
