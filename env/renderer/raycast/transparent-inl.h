@@ -19,29 +19,29 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // The part of the rays in which a transparent primitive can be seen: behind
 // what hides it, from the near plane or the mirror on.
-template <Layer kLayer>
 struct ClearSight {
   const Snapshot& snapshot;
   const Frame& frame;
+  Layer layer;
   MirrorView mirror{snapshot, frame};
 
   const ScreenRect& RectOf(const Primitive& p) const {
-    return kLayer == Layer::kDirect ? p.rect : p.mirrored_rect;
+    return layer == Layer::kDirect ? p.rect : p.mirrored_rect;
   }
   const SeenSamples& seen() const {
-    return kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
+    return layer == Layer::kDirect ? frame.direct : frame.mirrored;
   }
   HWY_INLINE hn::Mask<IntTag> Shows(Float nearness, int x, int y, size_t at,
                                     size_t s) const {
     const Float behind = hn::LoadU(kFloat, seen().nearness[s].data() + at);
     const Float limit =
-        kLayer == Layer::kDirect
+        layer == Layer::kDirect
             ? Set(1.0f / snapshot.near_depth)
             : hn::LoadU(kFloat, frame.direct.nearness[s].data() + at);
     const auto is_between = hn::RebindMask(
         kInt, hn::And(hn::And(nearness >= behind, nearness <= limit),
                       nearness > Zero()));
-    if constexpr (kLayer == Layer::kDirect) return is_between;
+    if (layer == Layer::kDirect) return is_between;
     return hn::And(is_between, mirror.Shows(x, y, at, s));
   }
 };
@@ -71,12 +71,12 @@ inline void ListHits(Frame& frame, PixelList& list) {
   hits.clear();
 }
 
-template <Layer kLayer>
-HWY_ATTR void ListTransparentTriangles(const Target& target, const Band& band,
-                                       const ScreenRect& rect, Frame& frame,
-                                       PixelList& list) {
+inline HWY_ATTR void ListTransparentTriangles(const Target& target,
+                                              const ClearSight& sight,
+                                              const Band& band,
+                                              const ScreenRect& rect,
+                                              Frame& frame, PixelList& list) {
   const TriangleSet& set = *target.primitive->triangles;
-  const ClearSight<kLayer> sight{*target.snapshot, frame};
   const auto lanes = static_cast<int>(NumLanes());
   std::array<int32_t, hn::MaxLanes(kInt)> shown;
   for (int y = rect.y0; y < rect.y1; ++y) {
@@ -113,18 +113,18 @@ HWY_ATTR void ListTransparentTriangles(const Target& target, const Band& band,
 
 // Lists the pixels that a transparent primitive covers in front of opaque
 // ones.
-template <Layer kLayer>
-HWY_ATTR void ListTransparent(const Target& target, size_t index,
-                              const Band& band, Frame& frame) {
+inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
+                                     Layer layer, const Band& band,
+                                     Frame& frame) {
   const Snapshot& snapshot = *target.snapshot;
-  const ClearSight<kLayer> sight{snapshot, frame};
+  const ClearSight sight{snapshot, frame, layer};
   const ScreenRect rect = band.Cut(sight.RectOf(*target.primitive));
   if (rect.empty()) return;
-  PixelList& list = kLayer == Layer::kDirect ? frame.direct_lists[index]
-                                             : frame.mirrored_lists[index];
+  PixelList& list = layer == Layer::kDirect ? frame.direct_lists[index]
+                                            : frame.mirrored_lists[index];
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
     if constexpr (shape() == Shape::kTriangles) {
-      ListTransparentTriangles<kLayer>(target, band, rect, frame, list);
+      ListTransparentTriangles(target, sight, band, rect, frame, list);
     } else {
       AppendSeen(snapshot, band, frame,
                  {rect, Listing::kPerSample, sight.seen(), list},

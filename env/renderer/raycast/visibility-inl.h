@@ -56,9 +56,9 @@ inline void FindMirrored(const Snapshot& snapshot, const Views& views,
   });
   for (const int k : snapshot.transparent) {
     const auto index = static_cast<size_t>(k);
-    ListTransparent<Layer::kMirrored>(
+    ListTransparent(
         Target(snapshot, index, views.mirrored[index], Layer::kMirrored), index,
-        band, frame);
+        Layer::kMirrored, band, frame);
   }
 }
 
@@ -104,9 +104,9 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
     if (snapshot.haze.is_seen) ListHaze(snapshot, band, frame);
     for (const int k : snapshot.transparent) {
       const auto index = static_cast<size_t>(k);
-      ListTransparent<Layer::kDirect>(
+      ListTransparent(
           Target(snapshot, index, views.direct[index], Layer::kDirect), index,
-          band, frame);
+          Layer::kDirect, band, frame);
     }
     PutSky(snapshot, band, /*has_primitives=*/true, frame, sky);
   }
