@@ -24,7 +24,12 @@ GlRenderer::~GlRenderer() {
 void GlRenderer::Render(const mjModel& model, mjData& data, int camera,
                         int height, int width, std::span<uint8_t> rgb) {
   CheckImage(height, width, rgb);
-  mjvScene& scene = scene_.Update(model, data, camera);
+  RenderScene(scene_.Update(model, data, camera), height, width, rgb);
+}
+
+void GlRenderer::RenderScene(mjvScene& scene, int height, int width,
+                             std::span<uint8_t> rgb) {
+  CheckImage(height, width, rgb);
   bottom_up_.resize(rgb.size());
 
   {

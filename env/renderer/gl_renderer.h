@@ -28,6 +28,10 @@ class GlRenderer : public Renderer {
 
   void Render(const mjModel& model, mjData& data, int camera, int height,
               int width, std::span<uint8_t> rgb) override;
+  // Draws a scene that the caller filled by mjv_updateScene(), with its own
+  // rendering flags; mjr_render changes it.
+  void RenderScene(mjvScene& scene, int height, int width,
+                   std::span<uint8_t> rgb);
   void SetBackground(std::span<const uint8_t> rgb) override;
   void ReloadAssets(const mjModel& model) override;
   std::unique_ptr<Renderer> MakeSibling(const mjModel& model) const override;

@@ -37,7 +37,7 @@ std::unique_ptr<Renderer> MakeRenderer(const mjModel& model,
                                        const RendererOptions& options) {
   switch (options.kind) {
     case RendererKind::kAuto:
-      return std::make_unique<AutoRenderer>(model, options);
+      return MakeAutoRenderer(model, options);
     case RendererKind::kRaycast:
       return std::make_unique<RaycastRenderer>(model);
     case RendererKind::kGl:

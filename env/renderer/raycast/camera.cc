@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "env/renderer/raycast/float3.h"
-#include "env/renderer/scene.h"
 
 namespace replicant::env::raycast {
 namespace {
@@ -57,11 +56,6 @@ mjvGLCamera AverageCamera(const mjvGLCamera& a, const mjvGLCamera& b) {
 
 void TakeCamera(const mjvScene& scene, Snapshot& s) {
   const mjvGLCamera camera = AverageCamera(scene.camera[0], scene.camera[1]);
-  if (camera.orthographic != 0) {
-    throw UnsupportedScene(
-        "raycast: an orthographic camera cannot be drawn; hint: use the "
-        "renderer gl");
-  }
   const Float3 forward = Normalized(ToFloat3(camera.forward));
   const Float3 right = Normalized(Cross(forward, ToFloat3(camera.up)));
   const Float3 up = Normalized(Cross(right, forward));
@@ -79,13 +73,18 @@ void TakeCamera(const mjvScene& scene, Snapshot& s) {
                                ? camera.frustum_width
                                : 0.5f * static_cast<float>(s.width) /
                                      static_cast<float>(s.height) * height;
-  const float left = (camera.frustum_center - half_width) / camera.frustum_near;
-  const float top = camera.frustum_top / camera.frustum_near;
-  s.slope_x =
-      2 * half_width / camera.frustum_near / static_cast<float>(s.width);
-  s.slope_y = height / camera.frustum_near / static_cast<float>(s.height);
+  // the frustum's sides are given at the near plane
+  const bool is_parallel = camera.orthographic != 0;
+  const float depth = is_parallel ? 1.0f : camera.frustum_near;
+  const float left = (camera.frustum_center - half_width) / depth;
+  const float top = camera.frustum_top / depth;
+  s.slope_x = 2 * half_width / depth / static_cast<float>(s.width);
+  s.slope_y = height / depth / static_cast<float>(s.height);
+  s.rays.are_parallel = is_parallel;
+  s.rays.forward = forward;
   s.rays.origin = ToFloat3(camera.pos);
-  s.rays.base = AddScaled(AddScaled(forward, right, left), up, top);
+  s.rays.base = AddScaled(
+      AddScaled(is_parallel ? Float3{} : forward, right, left), up, top);
   s.rays.per_x = AddScaled({}, right, s.slope_x);
   s.rays.per_y = AddScaled({}, up, -s.slope_y);
 }

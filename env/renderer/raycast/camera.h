@@ -12,7 +12,7 @@ namespace replicant::env::raycast {
 mjvGLCamera AverageCamera(const mjvGLCamera& a, const mjvGLCamera& b);
 
 // Takes over the camera of `scene`: rays, depths and orientation. Needs the
-// size of the picture in `s`. Throws UnsupportedScene for an orthographic one.
+// size of the picture in `s`.
 void TakeCamera(const mjvScene& scene, Snapshot& s);
 
 }  // namespace replicant::env::raycast

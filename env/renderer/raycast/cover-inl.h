@@ -37,30 +37,32 @@ struct Target {
 
   // What the rays of a row of pixels share, by sample.
   struct RowRays {
-    Vec3s<kNumSamples> direction;
+    Vec3s<kNumSamples> fan;
     Floats<kNumSamples> y;
   };
   HWY_INLINE RowRays RaysOfRow(int y) const {
     RowRays row;
     for (size_t s = 0; s < kNumSamples; ++s) {
       row.y[s] = Set(static_cast<float>(y) + snapshot->samples->y[s]);
-      row.direction[s] = rays.Row(row.y[s]);
+      row.fan[s] = rays.Row(row.y[s]);
     }
     return row;
   }
 
   // 1 / depth of the samples of pixels of a row from x on; 0 or less where the
-  // primitive is not seen.
-  template <Shape kShape>
+  // primitive is not seen. `kParallel`: rays are.
+  template <Shape kShape, bool kParallel>
   HWY_INLINE Floats<kNumSamples> Look(int x, const RowRays& row) const {
-    Vec3s<kNumSamples> d;
+    Vec3s<kNumSamples> fan;
     Floats<kNumSamples> at_x;
     const Float column = ToFloat(CountFrom(x));
     for (size_t s = 0; s < kNumSamples; ++s) {
       at_x[s] = column + Set(snapshot->samples->x[s]);
-      d[s] = Fma(Set(rays.per_x), at_x[s], row.direction[s]);
+      fan[s] = Fma(Set(rays.per_x), at_x[s], row.fan[s]);
     }
-    Floats<kNumSamples> nearness = Nearness<kShape>(*primitive, origin, d);
+    Floats<kNumSamples> nearness =
+        kParallel ? ParallelNearness<kShape>(*primitive, rays, fan)
+                  : Nearness<kShape>(*primitive, origin, fan);
     if (!may_meet_sky) return nearness;
     for (size_t s = 0; s < kNumSamples; ++s) {
       nearness[s] = BeforeSky(at_x[s], row.y[s], nearness[s]);
@@ -72,8 +74,8 @@ struct Target {
   // distance across or up.
   HWY_INLINE Float BeforeSky(Float x, Float y, Float nearness) const {
     const Rays& world = snapshot->rays;
-    const Vec3 ray =
-        Fma(Set(world.per_x), x, Fma(Set(world.per_y), y, Set(world.base)));
+    Vec3 ray = FanAt(world, x, y);
+    if (world.are_parallel) ray = Fma(ray, nearness, Set(world.forward));
     const Float reach = nearness * Set(snapshot->sky_distance);
     const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
     const Mask is_before =
@@ -84,7 +86,7 @@ struct Target {
 
 // Writes primitive `index` to the samples in `rect` where it is nearest. At
 // equal depth a later primitive wins, as with OpenGL's GL_GEQUAL.
-template <Shape kShape, Layer kLayer>
+template <Shape kShape, Layer kLayer, bool kParallel>
 HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
                          const ScreenRect& rect, Frame& frame) {
   SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
@@ -95,7 +97,8 @@ HWY_ATTR void CoverShape(const Target& target, int index, const Band& band,
     const Target::RowRays row = target.RaysOfRow(y);
     for (int x = rect.x0; x < rect.x1; x += lanes) {
       const size_t at = band.Place(frame, x, y);
-      const Floats<kNumSamples> nearness = target.Look<kShape>(x, row);
+      const Floats<kNumSamples> nearness =
+          target.Look<kShape, kParallel>(x, row);
       Floats<kNumSamples> old;
       std::array<Mask, kNumSamples> is_nearer;
       for (size_t s = 0; s < kNumSamples; ++s) {
@@ -136,9 +139,9 @@ inline HWY_ATTR bool MayMeet(const Target& target, int x0, int x1, int y0,
     return If(has(bit), Set(static_cast<float>(high)),
               Set(static_cast<float>(low)));
   };
-  const Vec3 d = target.rays.Direction(place(1, x0, x1), place(2, y0, y1));
+  const RayLanes rays = target.rays.Through(place(1, x0, x1), place(2, y0, y1));
   const Beam beam =
-      MakeBeam(target.origin.at, d, Zero() == Zero(), set.half_box());
+      MakeBeam(rays.start, rays.direction, Zero() == Zero(), set.half_box());
   alignas(64) std::array<float, TriangleTree::kWidth> enter;
   return ReachedChildren(set.tree().nodes().front(), beam, enter.data()) != 0;
 }
@@ -170,8 +173,9 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
     const Float at_y =
         hn::LoadU(kFloat, target.snapshot->samples->spread_y.data() + first) +
         Set(static_cast<float>(y));
-    const TriangleHits hits = FindTriangles<false>(
-        set, target.origin.at, target.rays.Direction(at_x, at_y), Zero(), end);
+    const RayLanes rays = target.rays.Through(at_x, at_y);
+    const TriangleHits hits =
+        FindTriangles<false>(set, rays.start, rays.direction, Zero(), end);
     const Float near =
         hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
     hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
@@ -218,8 +222,10 @@ HWY_ATTR void Cover(const Target& target, int index, const Band& band,
   VisitShape(target.primitive->shape, [&](auto shape) HWY_ATTR {
     if constexpr (shape() == Shape::kTriangles) {
       CoverTriangles<kLayer>(target, index, band, rect, frame);
+    } else if (target.rays.are_parallel) {
+      CoverShape<shape(), kLayer, true>(target, index, band, rect, frame);
     } else {
-      CoverShape<shape(), kLayer>(target, index, band, rect, frame);
+      CoverShape<shape(), kLayer, false>(target, index, band, rect, frame);
     }
   });
 }

@@ -190,12 +190,15 @@ void AddLine(const Snapshot& view, Point from, Point to, float width,
   };
   cut(from, to, begin, end);
   cut(to, from, end, begin);
+  const auto scale = [&](const Point& at) {
+    return view.rays.are_parallel ? 1.0f : depth(at);
+  };
   // direction in the picture, in pixels
   const auto x_of = [&](const Point& at) {
-    return Dot(Sub(at, view.rays.origin), right) / depth(at) / view.slope_x;
+    return Dot(Sub(at, view.rays.origin), right) / scale(at) / view.slope_x;
   };
   const auto y_of = [&](const Point& at) {
-    return Dot(Sub(at, view.rays.origin), up) / depth(at) / view.slope_y;
+    return Dot(Sub(at, view.rays.origin), up) / scale(at) / view.slope_y;
   };
   const float x = x_of(to) - x_of(from);
   const float y = y_of(to) - y_of(from);
@@ -206,7 +209,7 @@ void AddLine(const Snapshot& view, Point from, Point to, float width,
   const Point across = AddScaled(AddScaled({}, right, -half * y * view.slope_x),
                                  up, half * x * view.slope_y);
   const auto side = [&](const Point& at, float sign) {
-    return AddScaled(at, across, sign * depth(at));
+    return AddScaled(at, across, sign * scale(at));
   };
   const Point a = side(from, -1), b = side(to, -1);
   const Point c = side(to, 1), d = side(from, 1);

@@ -43,11 +43,10 @@ HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // Writes primitive `index` where it is nearest; at equal depth a later one
-// wins, as with OpenGL's GL_GEQUAL. `look(direction)` gives 1 / depth of the
-// ray's first hit, 0 or less without one.
+// wins, as with OpenGL's GL_GEQUAL. `look(x, y)` gives 1 / depth of the first
+// hit of the rays through picture coordinates (x, y), 0 or less without one.
 template <typename Look>
-HWY_ATTR void CoverPixels(const DepthPass& pass, const UnitRays& rays,
-                          int index, const Look& look) {
+HWY_ATTR void CoverPixels(const DepthPass& pass, int index, const Look& look) {
   const ScreenRect& rect =
       pass.snapshot->primitives[static_cast<size_t>(index)].rect;
   const auto lanes = static_cast<int>(NumLanes());
@@ -59,7 +58,7 @@ HWY_ATTR void CoverPixels(const DepthPass& pass, const UnitRays& rays,
       const size_t at =
           static_cast<size_t>(y) * pass.stride + static_cast<size_t>(x);
       const Float column = ToFloat(CountFrom(x)) + Set(0.5f);
-      const Float nearness = look(rays.Direction(column, row));
+      const Float nearness = look(column, row);
       const Float old = hn::LoadU(kFloat, pass.nearness + at);
       const Mask is_nearer = hn::And(nearness >= old, nearness <= nearest);
       hn::StoreU(If(is_nearer, nearness, old), kFloat, pass.nearness + at);
@@ -71,11 +70,12 @@ HWY_ATTR void CoverPixels(const DepthPass& pass, const UnitRays& rays,
 
 // Parameter of the first hit of a ray with `set`, which is stretched by
 // `stretch` along z and then moved up by `shift`.
-HWY_INLINE Float Meet(const TriangleSet& set, Vec3 origin, Vec3 direction,
+HWY_INLINE Float Meet(const TriangleSet& set, const RayLanes& ray,
                       float stretch, float shift) {
   const Float shrink = Set(1.0f / stretch);
-  const Vec3 o = {origin.x, origin.y, (origin.z - Set(shift)) * shrink};
-  const Vec3 d = {direction.x, direction.y, direction.z * shrink};
+  const Vec3 o = {ray.start.x, ray.start.y,
+                  (ray.start.z - Set(shift)) * shrink};
+  const Vec3 d = {ray.direction.x, ray.direction.y, ray.direction.z * shrink};
   return FindTriangles<false>(set, o, d, Zero(), Set(kMiss)).t;
 }
 
@@ -90,18 +90,23 @@ HWY_ATTR void CoverShape(const DepthPass& pass, int index) {
   const Origin origin = Set(rays.origin);
   const RoundShapes& shapes = *pass.shapes;
   const float half = std::max(p.unit_half_length, 1e-10f);
-  CoverPixels(pass, rays, index, [&](Vec3 d) HWY_ATTR {
+  CoverPixels(pass, index, [&](Float x, Float y) HWY_ATTR {
+    const RayLanes ray = rays.Through(x, y);
     if constexpr (kShape == Shape::kEllipsoid) {
-      return ToNearness(Meet(shapes.ball, origin.at, d, 1, 0));
+      return ToNearness(Meet(shapes.ball, ray, 1, 0));
     } else if constexpr (kShape == Shape::kCylinder) {
-      return ToNearness(Meet(shapes.cylinder, origin.at, d, half, 0));
+      return ToNearness(Meet(shapes.cylinder, ray, half, 0));
     } else if constexpr (kShape == Shape::kCapsule) {
-      const Float tube = Meet(shapes.tube, origin.at, d, half, 0);
-      const Float top = Meet(shapes.upper, origin.at, d, 1, half);
-      const Float bottom = Meet(shapes.lower, origin.at, d, 1, -half);
+      const Float tube = Meet(shapes.tube, ray, half, 0);
+      const Float top = Meet(shapes.upper, ray, 1, half);
+      const Float bottom = Meet(shapes.lower, ray, 1, -half);
       return ToNearness(hn::Min(tube, hn::Min(top, bottom)));
+    } else if constexpr (kShape == Shape::kTriangles) {
+      return ToNearness(Meet(*p.triangles, ray, 1, 0));
     } else {
-      return Nearness<kShape>(p, origin, Vec3s<1>{d})[0];
+      const Vec3s<1> fan{rays.At(x, y)};
+      return (rays.are_parallel ? ParallelNearness<kShape>(p, rays, fan)
+                                : Nearness<kShape>(p, origin, fan))[0];
     }
   });
 }

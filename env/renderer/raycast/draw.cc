@@ -143,6 +143,7 @@ void FindShares(const Drawing& drawing, PixelList& list, Frame& frame) {
   unlit.primitive = &alpha;
   unlit.scene.num_lights = 0;
   unlit.scene.base = {1, 1, 1};
+  unlit.scene.fog = nullptr;
   Shade(unlit, list, frame);
   for (size_t i = 0; i < list.count; ++i) {
     frame.shares[i] *=
@@ -185,14 +186,13 @@ void DrawDirect(const Snapshot& snapshot, const Tables& tables,
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.direct_lists[k];
     if (p.is_transparent || list.count == 0) continue;
-    const Drawing drawing{
-        &snapshot,
-        &tables,
-        &p,
-        ToLocal(p, snapshot.rays),
-        views.direct[k],
-        MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
-        &casters};
+    const Drawing drawing{&snapshot,
+                          &tables,
+                          &p,
+                          ToLocal(p, snapshot.rays),
+                          views.direct[k],
+                          MakeLocalScene(snapshot, p, snapshot.rays, 1.0f),
+                          &casters};
     Shade(drawing, list, frame);
     Deposit(snapshot, list, static_cast<int>(k) == snapshot.mirror, frame);
   }
@@ -223,7 +223,7 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
         &p,
         ToLocal(p, snapshot.mirrored_rays),
         views.mirrored[k],
-        MakeLocalScene(snapshot, p, snapshot.mirrored_rays.origin, reflectance),
+        MakeLocalScene(snapshot, p, snapshot.mirrored_rays, reflectance),
         nullptr};
     if (p.is_transparent) {
       DrawOver(drawing, list, frame, frame.reflection);
@@ -242,9 +242,9 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
   }
 }
 
-void DrawHaze(const Snapshot& snapshot, Frame& frame) {
+void DrawHaze(Frame& frame) {
   for (const HazePixel& pixel : frame.haze) {
-    BlendSamples(pixel.at, pixel.samples, snapshot.haze.color, pixel.alpha,
+    BlendSamples(pixel.at, pixel.samples, pixel.color, pixel.alpha,
                  frame.color);
   }
 }
@@ -255,14 +255,13 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.direct_lists[k];
     if (list.count == 0) return;
-    const Drawing drawing{
-        &snapshot,
-        &tables,
-        &p,
-        ToLocal(p, snapshot.rays),
-        views.direct[k],
-        MakeLocalScene(snapshot, p, snapshot.rays.origin, 1.0f),
-        nullptr};
+    const Drawing drawing{&snapshot,
+                          &tables,
+                          &p,
+                          ToLocal(p, snapshot.rays),
+                          views.direct[k],
+                          MakeLocalScene(snapshot, p, snapshot.rays, 1.0f),
+                          nullptr};
     DrawOver(drawing, list, frame, frame.color);
   });
 }
@@ -319,7 +318,7 @@ HWY_ATTR void DrawFrame(const Snapshot& snapshot, const Tables& tables,
   DrawDirect(snapshot, tables, views, frame);
   if (snapshot.mirror >= 0) DrawMirrored(snapshot, tables, views, frame);
   if (snapshot.keeps_samples()) {
-    DrawHaze(snapshot, frame);
+    DrawHaze(frame);
     DrawTransparent(snapshot, tables, views, frame);
     SumSamples(snapshot, frame);
   }
@@ -385,19 +384,22 @@ void Prepare(const Snapshot& snapshot, Frame& frame, Sky& sky) {
   sky.color.Resize(size);
   sky.is_painted.resize(size / kLargestVector);
 
-  const bool is_same =
-      snapshot.background == nullptr && !sky.is_background &&
-      sky.texture == snapshot.sky && sky.orientation == snapshot.orientation &&
-      sky.rays.base == snapshot.rays.base &&
-      sky.rays.per_x == snapshot.rays.per_x &&
-      sky.rays.per_y == snapshot.rays.per_y && sky.height == snapshot.height &&
-      sky.width == snapshot.width;
+  const bool is_same = snapshot.background == nullptr && !sky.is_background &&
+                       sky.texture == snapshot.sky && sky.fog == snapshot.fog &&
+                       sky.orientation == snapshot.orientation &&
+                       sky.rays.are_parallel == snapshot.rays.are_parallel &&
+                       sky.rays.base == snapshot.rays.base &&
+                       sky.rays.per_x == snapshot.rays.per_x &&
+                       sky.rays.per_y == snapshot.rays.per_y &&
+                       sky.height == snapshot.height &&
+                       sky.width == snapshot.width;
   if (is_same) return;
   std::fill(sky.is_painted.begin(), sky.is_painted.end(), uint8_t{0});
   sky.texture = snapshot.sky;
   sky.is_background = snapshot.background != nullptr;
   sky.orientation = snapshot.orientation;
   sky.rays = snapshot.rays;
+  sky.fog = snapshot.fog;
   sky.height = snapshot.height;
   sky.width = snapshot.width;
 }

@@ -27,7 +27,6 @@ void CheckEffects(const mjvScene& scene, bool is_lit) {
   if (scene.enabletransform != 0) Refuse("a transformation");
   if (!is_lit) return;
   if (has(mjRND_ADDITIVE)) Refuse("the flag mjRND_ADDITIVE");
-  if (has(mjRND_FOG)) Refuse("the flag mjRND_FOG");
   if (has(mjRND_DEPTH)) Refuse("the flag mjRND_DEPTH");
   if (has(mjRND_SEGMENT)) Refuse("the flag mjRND_SEGMENT");
   for (int i = 0; i < scene.ngeom; ++i) {

@@ -70,6 +70,7 @@ struct Sky {
   bool is_background = false;  // which may have changed by the next picture
   Float9 orientation{};
   Rays rays{};
+  Fog fog;
   int height = 0, width = 0;
   Lanes<uint32_t> color;            // per pixel
   std::vector<uint8_t> is_painted;  // per kLargestVector pixels
@@ -95,6 +96,7 @@ struct PixelList {
 struct HazePixel {
   size_t at;
   int32_t samples;  // a bit for each
+  uint32_t color;   // packed
   float alpha;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "env/renderer/raycast/lighting-inl.h"
 #include "env/renderer/raycast/list-inl.h"
 
 #if defined(REPLICANT_RAYCAST_HAZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -17,8 +18,9 @@ namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // Lists the pixels in the haze, and lets it hide what is transparent behind it.
 // The haze is a cone about the plane's normal through the eye. On the side with
-// the edge e, a ray d meets it at 1 / t = (d . e) / D - d_z slope, with D the
-// distance of the sky.
+// the edge e, a ray t d from the eye meets it at 1 / t = (d . e) / D - d_z
+// slope = d . n, with D the distance of the sky; a ray that starts s away from
+// the eye at 1 / t = d . n / (1 - s . n).
 inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
                               Frame& frame) {
   const Haze& haze = snapshot.haze;
@@ -29,20 +31,38 @@ inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
     Float nearness, height;
   };
   const auto meet = [&](Float x, Float y) HWY_ATTR {
-    const Vec3 d = Rotate(
-        haze.to_plane,
-        Fma(Set(rays.per_x), x, Fma(Set(rays.per_y), y, Set(rays.base))));
+    const Vec3 fan = Rotate(haze.to_plane, FanAt(rays, x, y));
+    const Vec3 d =
+        rays.are_parallel ? Rotate(haze.to_plane, Set(rays.forward)) : fan;
+    // where the ray meets the sky, seen from above
+    Float far_x = d.x, far_y = d.y;
+    if (rays.are_parallel) {
+      const Float reach = Set(snapshot.sky_distance) *
+                          InverseRoot(d.x * d.x + d.y * d.y + Set(1e-12f));
+      far_x = Fma(d.x, reach, fan.x);
+      far_y = Fma(d.y, reach, fan.y);
+    }
     constexpr float kTwoPi = 6.28318531f;
-    const Int side = ToInt(Clamp(
-        hn::Floor(Atan2(d.y, d.x) * Set(sides / kTwoPi)), 0.0f, sides - 1.0f));
-    const Float along = Fma(d.y, Gather(haze.edge_y.data(), side),
-                            d.x * Gather(haze.edge_x.data(), side));
-    const Float nearness =
-        NegFma(d.z, Set(haze.slope), along * Set(1.0f / snapshot.sky_distance));
+    const Int side =
+        ToInt(Clamp(hn::Floor(Atan2(far_y, far_x) * Set(sides / kTwoPi)), 0.0f,
+                    sides - 1.0f));
+    const Float edge_x = Gather(haze.edge_x.data(), side);
+    const Float edge_y = Gather(haze.edge_y.data(), side);
+    const auto times_normal = [&](Vec3 v) HWY_ATTR {
+      return NegFma(
+          v.z, Set(haze.slope),
+          Fma(v.y, edge_y, v.x * edge_x) * Set(1.0f / snapshot.sky_distance));
+    };
+    Float nearness = times_normal(d);
+    Float rise = Set(1.0f);
+    if (rays.are_parallel) {
+      nearness = nearness * SafeInverse(Set(1.0f) - times_normal(fan));
+      rise = Fma(fan.z, Set(1.0f / haze.elevation), rise);
+    }
     return Place{nearness, Fma(d.z * Set(1.0f / haze.elevation),
-                               SafeInverse(nearness), Set(1.0f))};
+                               SafeInverse(nearness), rise)};
   };
-  std::array<int32_t, hn::MaxLanes(kInt)> samples;
+  std::array<int32_t, hn::MaxLanes(kInt)> samples, colors;
   std::array<float, hn::MaxLanes(kFloat)> alpha;
   for (int y = band.y0; y < band.y1; ++y) {
     for (int x = 0; x < snapshot.width; x += static_cast<int>(NumLanes())) {
@@ -62,18 +82,24 @@ inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
         return hn::RebindMask(kInt, is_seen);
       });
       if (hn::AllTrue(kInt, hn::Eq(bits, hn::Zero(kInt)))) continue;
-      const Float height = meet(column + Set(0.5f), Set(row + 0.5f)).height;
+      const auto [nearness, height] = meet(column + Set(0.5f), Set(row + 0.5f));
       const Float rising = height * Set(1 / haze.middle);
       const Float falling = (Set(1.0f) - height) * Set(1 / (1 - haze.middle));
+      Color color = Set(haze.color);
+      if (snapshot.fog.is_on) {
+        color = Fogged(snapshot.fog, SafeInverse(nearness), false, color);
+      }
+      hn::StoreU(Pack(ToBytes(color)), kInt, colors.data());
       hn::StoreU(bits, kInt, samples.data());
       hn::StoreU(Clamp(hn::Min(rising, falling), 0, 1), kFloat, alpha.data());
       const auto end = static_cast<size_t>(
           std::min(static_cast<int>(NumLanes()), snapshot.width - x));
       for (size_t lane = 0; lane < end; ++lane) {
         if (samples[lane] == 0) continue;
-        frame.haze.push_back({static_cast<size_t>(y) * frame.stride +
-                                  static_cast<size_t>(x) + lane,
-                              samples[lane], alpha[lane]});
+        frame.haze.push_back(
+            {static_cast<size_t>(y) * frame.stride + static_cast<size_t>(x) +
+                 lane,
+             samples[lane], static_cast<uint32_t>(colors[lane]), alpha[lane]});
       }
     }
   }

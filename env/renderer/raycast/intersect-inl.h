@@ -254,23 +254,59 @@ HWY_INLINE auto VisitShape(Shape shape, const Visit& visit) {
   return visit(ShapeConstant<Shape::kTriangles>());
 }
 
-// Directions of rays through the picture, in coordinates of a primitive.
+// A ray start + t direction for each lane.
+struct RayLanes {
+  Vec3 start, direction;
+};
+
+// The fan of rays through the picture (see Rays), in coordinates of a
+// primitive.
 struct RayFan {
   Float3 base, per_x, per_y;
+  bool are_parallel;
+  Float3 forward;
 
-  // Through picture coordinates (x, y).
-  HWY_INLINE Vec3 Direction(Float x, Float y) const {
+  // At picture coordinates (x, y).
+  HWY_INLINE Vec3 At(Float x, Float y) const {
     return Fma(Set(per_x), x, Row(y));
   }
   // The part of it that depends on y.
   HWY_INLINE Vec3 Row(Float y) const { return Fma(Set(per_y), y, Set(base)); }
+  HWY_INLINE RayLanes RaysFrom(const Float3& origin, Float x, Float y) const {
+    const Vec3 fan = At(x, y);
+    if (are_parallel) return {Set(origin) + fan, Set(forward)};
+    return {Set(origin), fan};
+  }
 };
 struct LocalRays : RayFan {
   Float3 origin;
+  HWY_INLINE RayLanes Through(Float x, Float y) const {
+    return RaysFrom(origin, x, y);
+  }
 };
 struct UnitRays : RayFan {
   SharedOrigin origin;
+  HWY_INLINE RayLanes Through(Float x, Float y) const {
+    return RaysFrom(origin.at, x, y);
+  }
 };
+
+// Nearness() of parallel rays, which share no origin.
+template <Shape kShape, size_t kCount>
+HWY_NOINLINE HWY_ATTR Floats<kCount> ParallelNearness(
+    const Primitive& p, const UnitRays& rays, const Vec3s<kCount>& fan) {
+  Floats<kCount> nearness;
+  for (size_t k = 0; k < kCount; ++k) {
+    const Origin origin = MakeOrigin<kShape>(p, Set(rays.origin.at) + fan[k]);
+    nearness[k] = Nearness<kShape>(p, origin, Vec3s<1>{Set(rays.forward)})[0];
+  }
+  return nearness;
+}
+
+// The fan in the world, at picture coordinates (x, y).
+HWY_INLINE Vec3 FanAt(const Rays& rays, Float x, Float y) {
+  return Fma(Set(rays.per_x), x, Fma(Set(rays.per_y), y, Set(rays.base)));
+}
 
 inline Float3 RotateBack(const Float9& m, const Float3& v) {
   return {m[0] * v[0] + m[3] * v[1] + m[6] * v[2],
@@ -306,14 +342,16 @@ inline HWY_ATTR SharedOrigin ShareOrigin(const Primitive& p,
 
 inline UnitRays ToUnit(const Primitive& p, const Rays& rays) {
   return {{Turn(p.world_to_unit, rays.base), Turn(p.world_to_unit, rays.per_x),
-           Turn(p.world_to_unit, rays.per_y)},
+           Turn(p.world_to_unit, rays.per_y), rays.are_parallel,
+           Turn(p.world_to_unit, rays.forward)},
           ShareOrigin(p, rays.origin)};
 }
 
 inline LocalRays ToLocal(const Primitive& p, const Rays& rays) {
   return {
       {RotateBack(p.rotation, rays.base), RotateBack(p.rotation, rays.per_x),
-       RotateBack(p.rotation, rays.per_y)},
+       RotateBack(p.rotation, rays.per_y), rays.are_parallel,
+       RotateBack(p.rotation, rays.forward)},
       ToLocal(p, rays.origin)};
 }
 

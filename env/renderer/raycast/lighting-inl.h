@@ -30,6 +30,15 @@ HWY_INLINE Int Pack(Bytes c) {
                             hn::ShiftLeft<2 * kChannelBits>(c.b)));
 }
 
+// What is left of a colour at some depth in the fog. `is_added`: to another
+// pass, which has the fog's own colour.
+HWY_INLINE Color Fogged(const Fog& fog, Float depth, bool is_added, Color c) {
+  const Float share =
+      Clamp((Set(fog.end) - depth) * Set(fog.per_depth), 0.0f, 1.0f);
+  if (is_added) return c * share;
+  return Fma(c - Set(fog.color), share, Set(fog.color));
+}
+
 // A light in the local coordinates of a primitive, its colours times the
 // primitive's material.
 struct LocalLight {
@@ -41,7 +50,8 @@ struct LocalLight {
 
 // The surface and all lights that shine on it, in local coordinates.
 struct LocalScene {
-  Float3 eye;
+  Float3 eye, forward;
+  const Fog* fog;  // null without it
   float shininess;
   // ambient part: emission and global ambient light
   Float3 base;
@@ -54,9 +64,11 @@ struct LocalScene {
 // `reflectance` darkens the material's own colour, not its highlights, as
 // MuJoCo does for reflections.
 inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
-                                 const Float3& eye, float reflectance) {
+                                 const Rays& rays, float reflectance) {
   LocalScene scene;
-  scene.eye = ToLocal(p, eye);
+  scene.eye = ToLocal(p, rays.origin);
+  scene.forward = RotateBack(p.rotation, rays.forward);
+  scene.fog = snapshot.fog.is_on ? &snapshot.fog : nullptr;
   scene.shininess = p.shininess;
   Float3 rgb{};
   for (size_t i = 0; i < 3; ++i) {

@@ -165,12 +165,13 @@ class MirrorView {
     if (!is_box_) return is_mirror;
     const Rays& rays = snapshot_.rays;
     const SamplePlaces& samples = *snapshot_.samples;
-    const Vec3 d =
-        Fma(Set(rays.per_x), ToFloat(CountFrom(x)) + Set(samples.x[s]),
-            Fma(Set(rays.per_y), Set(static_cast<float>(y) + samples.y[s]),
-                Set(rays.base)));
+    const Vec3 fan = FanAt(rays, ToFloat(CountFrom(x)) + Set(samples.x[s]),
+                           Set(static_cast<float>(y) + samples.y[s]));
+    const Vec3 normal = Set(snapshot_.mirror_normal);
     const Float nearness =
-        Dot(d, Set(snapshot_.mirror_normal)) * SafeInverse(Set(height_));
+        rays.are_parallel ? Dot(Set(rays.forward), normal) *
+                                SafeInverse(Set(height_) - Dot(fan, normal))
+                          : Dot(fan, normal) * SafeInverse(Set(height_));
     const Float seen = hn::LoadU(kFloat, frame_.direct.nearness[s].data() + at);
     return hn::And(is_mirror,
                    hn::RebindMask(kInt, hn::Abs(nearness - seen) <=

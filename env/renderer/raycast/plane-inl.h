@@ -31,11 +31,16 @@ struct PlanePart {
 // `fallback` if there is none, or only far away.
 HWY_INLINE Vec3 MeetPlane(const LocalRays& rays, Float x, Float y,
                           Vec3 fallback) {
-  const Vec3 d = rays.Direction(x, y);
-  const Float t = Set(-rays.origin[2]) / d.z;
+  Vec3 o = Set(rays.origin);
+  Vec3 d = rays.At(x, y);
+  if (rays.are_parallel) {
+    o = o + d;
+    d = Set(rays.forward);
+  }
+  const Float t = (Zero() - o.z) / d.z;
   const Mask is_near = hn::And(t > Zero(), t < Set(1e6f));
-  return {If(is_near, Fma(d.x, t, Set(rays.origin[0])), fallback.x),
-          If(is_near, Fma(d.y, t, Set(rays.origin[1])), fallback.y), Zero()};
+  return {If(is_near, Fma(d.x, t, o.x), fallback.x),
+          If(is_near, Fma(d.y, t, o.y), fallback.y), Zero()};
 }
 
 // Points of a vector of pixels: the sample's point selects the triangle, the
@@ -73,18 +78,22 @@ inline bool FindRect(const Drawing& drawing, const PixelList& list,
   *rect = {kMiss, -kMiss, kMiss, -kMiss};
   for (const int x : {x0, x1}) {
     for (const int y : {first >> 16, (last >> 16) + 1}) {
+      Float3 o = rays.origin;
       Float3 d;
       for (size_t i = 0; i < 3; ++i) {
         d[i] = rays.base[i] + static_cast<float>(x) * rays.per_x[i] +
                static_cast<float>(y) * rays.per_y[i];
+        if (!rays.are_parallel) continue;
+        o[i] += d[i];
+        d[i] = rays.forward[i];
       }
-      const float t = -rays.origin[2] / d[2];
+      const float t = -o[2] / d[2];
       // a pixel here must not be larger than the whole scene
       if (!(t > 0 && t < 1e4f)) return false;
-      rect->x_low = std::min(rect->x_low, rays.origin[0] + d[0] * t);
-      rect->x_high = std::max(rect->x_high, rays.origin[0] + d[0] * t);
-      rect->y_low = std::min(rect->y_low, rays.origin[1] + d[1] * t);
-      rect->y_high = std::max(rect->y_high, rays.origin[1] + d[1] * t);
+      rect->x_low = std::min(rect->x_low, o[0] + d[0] * t);
+      rect->x_high = std::max(rect->x_high, o[0] + d[0] * t);
+      rect->y_low = std::min(rect->y_low, o[1] + d[1] * t);
+      rect->y_high = std::max(rect->y_high, o[1] + d[1] * t);
     }
   }
   return true;

@@ -145,6 +145,11 @@ void RaycastRenderer::RenderDepth(const mjModel& model, const mjvScene& scene,
   thread_local raycast::Snapshot snapshot;
   const Nearest& nearest =
       FindObjects(model, scene, *assets_, tables_, height, width, snapshot);
+  if (snapshot.rays.are_parallel) {
+    std::ranges::transform(nearest.nearness, depth.begin(),
+                           [](float nearness) { return 1.0f / nearness; });
+    return;
+  }
   // the depth buffer's value with the far plane at 0, as OpenGL has it
   const double near = snapshot.near_depth;
   const double far = snapshot.far_depth;

@@ -45,8 +45,8 @@ class RaycastRenderer : public Renderer {
 
   // The following draw a scene that the caller has filled by mjv_updateScene(),
   // with its own options, camera, geoms and rendering flags; of these, shadow,
-  // reflection and sky box can be off, others must have their defaults. They
-  // call no function of MuJoCo.
+  // reflection, sky box and haze can be off, and fog on; others must have their
+  // defaults. They call no function of MuJoCo.
   //
   // Throw InvalidArgument if a side is not in [1, 4096] or the output has
   // another size; UnsupportedScene if the scene cannot be drawn.

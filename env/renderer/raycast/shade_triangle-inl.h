@@ -79,16 +79,24 @@ HWY_INLINE TrianglePlane MakePlane(const Triangle& t, bool is_wound) {
   return plane;
 }
 
-// The point where a ray hits the plane of a triangle; `fallback` if the ray
-// does not hit its front at a sufficient angle.
-HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, const Float3& origin,
-                          Vec3 direction, Vec3 fallback) {
-  const Vec3 to_corner = plane.corner - Set(origin);
-  const Float slope = Dot(plane.outward, direction);
-  const Float height = Dot(plane.outward, to_corner);
+// The point where the ray through (x, y) hits the plane of a triangle, which is
+// `height` over the rays' origin; `fallback` if the ray does not hit its front
+// at a sufficient angle.
+HWY_INLINE Vec3 MeetPlane(const TrianglePlane& plane, Float height,
+                          const LocalRays& rays, Float x, Float y,
+                          Vec3 fallback) {
+  Vec3 start = Set(rays.origin);
+  Vec3 direction = rays.At(x, y);
+  Float slope = Dot(plane.outward, direction);
+  if (rays.are_parallel) {
+    height = height - slope;
+    start = start + direction;
+    direction = Set(rays.forward);
+    slope = Dot(plane.outward, direction);
+  }
   const Mask is_front = hn::And(slope < Zero(), height < Zero());
   const Float t = height / If(is_front, slope, Set(-1.0f));
-  const Vec3 point = Fma(direction, t, Set(origin));
+  const Vec3 point = Fma(direction, t, start);
   // points far outside the scene do not matter
   const Mask is_near = t < Set(1e6f);
   return If(hn::And(is_front, is_near), point, fallback);
@@ -148,13 +156,15 @@ HWY_INLINE Color TextureColor(const Primitive& p, const Texture& texture,
 template <Shape kShape>
 HWY_INLINE Vec3 FindHit(const Drawing& drawing, const PixelPlaces& at) {
   const Primitive& p = *drawing.primitive;
-  const Float nearness = Nearness<kShape>(
-      p, Set(drawing.unit_rays.origin),
-      Vec3s<1>{drawing.unit_rays.Direction(at.sample_x, at.sample_y)})[0];
+  const UnitRays& unit = drawing.unit_rays;
+  const Vec3s<1> fan{unit.At(at.sample_x, at.sample_y)};
+  const Float nearness =
+      (unit.are_parallel ? ParallelNearness<kShape>(p, unit, fan)
+                         : Nearness<kShape>(p, Set(unit.origin), fan))[0];
   // the centre of a pixel may miss the shape by rounding: any point will do
   const Float t = Set(1.0f) / hn::Max(nearness, Set(1e-6f));
-  return Fma(drawing.rays.Direction(at.sample_x, at.sample_y), t,
-             Set(drawing.rays.origin));
+  const RayLanes ray = drawing.rays.Through(at.sample_x, at.sample_y);
+  return Fma(ray.direction, t, ray.start);
 }
 
 // Triangles of a mesh or height field by number.
@@ -179,6 +189,13 @@ HWY_INLINE Triangle LoadTriangle(const Primitive& p, Int index) {
   return triangle;
 }
 
+// What fog leaves of a colour at a local point. Rarely needed.
+HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
+                                     bool is_added, Color color) {
+  const Float depth = Dot(point - Set(scene.eye), Set(scene.forward));
+  return Fogged(*scene.fog, hn::Abs(depth), is_added, color);
+}
+
 // Adds up the passes. `blend(pass, index, light)` gives the colour of pass
 // number `index`, with light number `light`, at the pixels' centres `center`
 // (local). Pixels outside `is_opaque` fail the alpha test of lights with
@@ -187,11 +204,17 @@ template <typename Blend, typename MayShade>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
                            Mask is_opaque, const Blend& blend,
                            const MayShade& may_shade) {
+  const LocalScene& scene = drawing.scene;
+  const bool has_fog = scene.fog != nullptr;
   if (drawing.casters == nullptr) {
-    return ToBytes(blend(Pass::kAll, 0, 0) * texture);
+    Color color = blend(Pass::kAll, 0, 0) * texture;
+    if (has_fog) color = FoggedAt(scene, center, /*is_added=*/false, color);
+    return ToBytes(color);
   }
   const Primitive& p = *drawing.primitive;
-  Bytes bytes = ToBytes(blend(Pass::kShadowless, 0, 0) * texture);
+  Color color = blend(Pass::kShadowless, 0, 0) * texture;
+  if (has_fog) color = FoggedAt(scene, center, /*is_added=*/false, color);
+  Bytes bytes = ToBytes(color);
   const Vec3 world = Rotate(p.rotation, center) + Set(p.position);
   const Int limit = hn::Set(kInt, 255);
   int index = 0;
@@ -199,7 +222,9 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
     ++index;
     const auto light =
         static_cast<int>(casters.light - drawing.snapshot->lights.data());
-    const Bytes more = ToBytes(blend(Pass::kOneLight, index, light) * texture);
+    color = blend(Pass::kOneLight, index, light) * texture;
+    if (has_fog) color = FoggedAt(scene, center, /*is_added=*/true, color);
+    const Bytes more = ToBytes(color);
     // where there is no light there is no shadow
     const Int any = hn::Or(more.r, hn::Or(more.g, more.b));
     const Mask is_bright =
@@ -221,9 +246,10 @@ HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
                                           const Triangle& triangle, Vec3 hit) {
   const TrianglePlane plane =
       MakePlane(triangle, drawing.primitive->shape == Shape::kTriangles);
+  const Float height =
+      Dot(plane.outward, plane.corner - Set(drawing.rays.origin));
   const auto meet = [&](Float x, Float y, Vec3 fallback) HWY_ATTR {
-    return MeetPlane(plane, drawing.rays.origin, drawing.rays.Direction(x, y),
-                     fallback);
+    return MeetPlane(plane, height, drawing.rays, x, y, fallback);
   };
   const Float half = Set(0.5f);
   const Vec3 center = meet(at.x + half, at.y + half, hit);

@@ -29,6 +29,18 @@ inline void CopyBackground(const Snapshot& snapshot, int x, int y, size_t place,
   }
 }
 
+// Parameter where rays that start `from` the sky's middle leave its cylinder.
+HWY_INLINE Float LeaveSky(const Snapshot& snapshot, Vec3 from, Vec3 d) {
+  const Float distance = Set(snapshot.sky_distance);
+  const Float a = Fma(d.y, d.y, d.x * d.x) + Set(1e-12f);
+  const Float b = Fma(d.y, from.y, d.x * from.x);
+  const Float c =
+      Fma(from.y, from.y, NegFma(distance, distance, from.x * from.x));
+  const Float wall = (hn::Sqrt(hn::Max(NegFma(a, c, b * b), Zero())) - b) / a;
+  const Float cap = (hn::CopySign(distance, d.z) - from.z) * SafeInverse(d.z);
+  return hn::Min(wall, cap);
+}
+
 // Paints the sky in kLargestVector pixels from (x, y) on, at `place`.
 inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
                               size_t place, Sky& sky) {
@@ -41,13 +53,23 @@ inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
       Fma(Set(rays.per_y), Set(static_cast<float>(y) + 0.5f), Set(rays.base));
   for (size_t i = 0; i < kLargestVector; i += NumLanes()) {
     const Float column = ToFloat(CountFrom(x + static_cast<int>(i)));
-    const Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
-    const Int painted =
-        snapshot.sky == nullptr
-            ? hn::Zero(kInt)
-            : Pack(ToBytes(SampleCube(*snapshot.sky, turned(direction),
-                                      turned(Set(rays.per_x)),
-                                      turned(Set(rays.per_y)))));
+    Vec3 direction = Fma(Set(rays.per_x), column + Set(0.5f), row);
+    Int painted = hn::Zero(kInt);
+    if (snapshot.sky != nullptr) {
+      Float depth = Zero();
+      if (rays.are_parallel) {
+        const Vec3 forward = Set(rays.forward);
+        depth = LeaveSky(snapshot, direction, forward);
+        direction = Fma(forward, depth, direction);
+      } else if (snapshot.fog.is_on) {
+        depth = LeaveSky(snapshot, {Zero(), Zero(), Zero()}, direction);
+      }
+      Color color =
+          SampleCube(*snapshot.sky, turned(direction), turned(Set(rays.per_x)),
+                     turned(Set(rays.per_y)));
+      if (snapshot.fog.is_on) color = Fogged(snapshot.fog, depth, false, color);
+      painted = Pack(ToBytes(color));
+    }
     hn::StoreU(painted, kInt,
                reinterpret_cast<int32_t*>(sky.color.data()) + place + i);
   }

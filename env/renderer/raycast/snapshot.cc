@@ -20,7 +20,8 @@ struct Extent {
 };
 
 // The rectangle of the picture that holds the box around `p`, or its image in
-// the mirror. A box that reaches behind the camera may be anywhere.
+// the mirror. In perspective, a box that reaches behind the camera may be
+// anywhere.
 Extent ExtentOf(const Snapshot& s, const Primitive& p, bool is_mirrored) {
   const Extent everything{{0, 0, s.width, s.height}, s.far_depth};
   const Float3& half = p.half_box;
@@ -43,9 +44,10 @@ Extent ExtentOf(const Snapshot& s, const Primitive& p, bool is_mirrored) {
     }
     const Float3 v = Sub(at, s.rays.origin);
     const float depth = Dot(v, forward);
-    if (depth < s.near_depth) return everything;
-    const float x = (Dot(v, right) / depth - left) / s.slope_x;
-    const float y = (top - Dot(v, up) / depth) / s.slope_y;
+    if (!s.rays.are_parallel && depth < s.near_depth) return everything;
+    const float scale = s.rays.are_parallel ? 1.0f : depth;
+    const float x = (Dot(v, right) / scale - left) / s.slope_x;
+    const float y = (top - Dot(v, up) / scale) / s.slope_y;
     far_depth = std::max(far_depth, depth);
     x0 = std::min(x0, x);
     x1 = std::max(x1, x);
@@ -70,7 +72,8 @@ ScreenRect Overlap(const ScreenRect& a, const ScreenRect& b) {
 
 // A lower bound of the sky's depth. The sky stands at `sky_distance` over a
 // component of the ray; no component exceeds the ray's length, which is largest
-// in a corner of the picture.
+// in a corner of the picture. Parallel rays start at most that far from the
+// middle of the sky.
 float NearestSky(const Snapshot& s) {
   if (s.sky == nullptr) return s.far_depth;
   float longest2 = 0;
@@ -81,7 +84,19 @@ float NearestSky(const Snapshot& s) {
         AddScaled(AddScaled(s.rays.base, s.rays.per_x, x), s.rays.per_y, y);
     longest2 = std::max(longest2, Dot(ray, ray));
   }
-  return s.sky_distance / std::sqrt(longest2);
+  const float longest = std::sqrt(longest2);
+  return s.rays.are_parallel ? s.sky_distance - longest
+                             : s.sky_distance / longest;
+}
+
+// Whether parallel rays with the direction `along` meet the side of `plane`
+// that the camera looks at from its place; OpenGL does not draw the other one.
+// (All rays from one point meet that side.)
+bool IsTurnedAway(const Snapshot& s, const Primitive& plane,
+                  const Float3& along) {
+  if (!s.rays.are_parallel || plane.shape != Shape::kPlane) return false;
+  const float toward = Dot(along, Axis(plane.rotation, 2));
+  return IsBehind(plane, s.rays.origin) ? toward <= 0 : toward >= 0;
 }
 
 void SortTransparent(const mjvScene& scene, Snapshot& s) {
@@ -127,8 +142,27 @@ void SetMirror(Snapshot& s) {
     s.mirrored_rays.base = Mirrored(s.rays.base, normal);
     s.mirrored_rays.per_x = Mirrored(s.rays.per_x, normal);
     s.mirrored_rays.per_y = Mirrored(s.rays.per_y, normal);
+    s.mirrored_rays.are_parallel = s.rays.are_parallel;
+    s.mirrored_rays.forward = Mirrored(s.rays.forward, normal);
     return;
   }
+}
+
+Float3 Clamped(const float* rgb) {
+  return {std::clamp(rgb[0], 0.0f, 1.0f), std::clamp(rgb[1], 0.0f, 1.0f),
+          std::clamp(rgb[2], 0.0f, 1.0f)};
+}
+
+void SetFog(const mjModel& model, const mjvScene& scene, Snapshot& s) {
+  s.fog = {};
+  if (scene.flags[mjRND_FOG] == 0) return;
+  const auto extent = static_cast<float>(model.stat.extent);
+  const float start = model.vis.map.fogstart * extent;
+  const float end = model.vis.map.fogend * extent;
+  s.fog = {.is_on = true,
+           .end = end,
+           .per_depth = end == start ? 1.0f : 1 / (end - start),
+           .color = Clamped(model.vis.rgba.fog)};
 }
 
 void SetHaze(const mjModel& model, const mjvScene& scene, Snapshot& s) {
@@ -159,11 +193,7 @@ void SetHaze(const mjModel& model, const mjvScene& scene, Snapshot& s) {
   const double beta = 0.75 * std::numbers::pi - alpha;
   haze.middle = static_cast<float>(std::sqrt(0.5) * radius * std::sin(alpha) /
                                    std::sin(beta));
-  haze.color = 0;
-  for (int i = 0; i < 3; ++i) {
-    const float v = std::clamp(model.vis.rgba.haze[i], 0.0f, 1.0f);
-    haze.color |= static_cast<uint32_t>(std::lround(v * 255)) << (10 * i);
-  }
+  haze.color = Clamped(model.vis.rgba.haze);
   const int slices = model.vis.quality.numslices;
   const double half_angle = std::numbers::pi / slices;
   haze.edge_x.clear();
@@ -206,19 +236,22 @@ void TakeSnapshot(const mjModel& model, const mjvScene& scene,
     }
   }
   SetHaze(model, scene, s);
+  SetFog(model, scene, s);
   const float nearest_sky = NearestSky(s);
   for (Primitive& p : s.primitives) {
     const Extent extent = ExtentOf(s, p, /*is_mirrored=*/false);
     p.rect = extent.rect;
     p.may_meet_sky =
         s.sky != nullptr && extent.far_depth >= 0.99f * nearest_sky;
+    if (IsTurnedAway(s, p, s.rays.forward)) p.rect = {};
   }
   if (s.mirror < 0) return;
   const Primitive& mirror = s.primitives[static_cast<size_t>(s.mirror)];
   for (Primitive& p : s.primitives) {
     // OpenGL draws the side of a plane that the camera sees, in the mirror, too
     if (p.shape == Shape::kPlane &&
-        IsBehind(p, s.rays.origin) != IsBehind(p, s.mirrored_rays.origin)) {
+        (IsBehind(p, s.rays.origin) != IsBehind(p, s.mirrored_rays.origin) ||
+         IsTurnedAway(s, p, s.mirrored_rays.forward))) {
       p.mirrored_rect = {};
       continue;
     }

@@ -48,16 +48,21 @@ struct ScreenRect {
   bool empty() const { return x0 >= x1 || y0 >= y1; }
 };
 
-// Rays through the picture: at picture coordinates (x, y), x to the right, y
-// down, in pixels, a ray starts at `origin` and has the direction
-//   base + x * per_x + y * per_y,
-// whose component along the view direction is 1: a hit's ray parameter is its
-// depth.
+// Rays through the picture. At picture coordinates (x, y), x to the right, y
+// down, in pixels, the fan is
+//   base + x * per_x + y * per_y.
+// The rays of a perspective camera start at `origin`, and the fan is their
+// direction. Those of an orthographic camera are parallel: all have the
+// direction `forward`, and the fan leads from `origin` to where they start. The
+// component of a direction along the view direction is 1: a hit's ray parameter
+// is its depth.
 struct Rays {
-  Float3 origin;
+  Float3 origin;  // the camera's place
   Float3 base;
   Float3 per_x;
   Float3 per_y;
+  bool are_parallel = false;
+  Float3 forward{};  // the view direction, unit
 };
 
 // A light; sums and products follow OpenGL's fixed pipeline.
@@ -119,6 +124,18 @@ struct Primitive {
   bool may_meet_sky = false;
 };
 
+// Fog that thickens linearly with depth: a colour counts with the share
+//   (end - depth) / (end - start), clamped to [0, 1],
+// and the fog's colour with the rest. The sky is in the fog, too; a background
+// picture is not.
+struct Fog {
+  bool is_on = false;
+  float end = 0;
+  float per_depth = 0;  // 1 / (end - start)
+  Float3 color{};
+  bool operator==(const Fog&) const = default;
+};
+
 // The band of haze that MuJoCo draws at the horizon of an infinite plane: a
 // cone of `edges` sides that rises from the plane to the height of the eye,
 // there at the distance of the sky.
@@ -128,7 +145,7 @@ struct Haze {
   float elevation = 0;  // of the eye over the plane
   float slope = 0;      // 1 / elevation per radius: how far the cone narrows
   float middle = 0;     // height of full haze, as a part of the elevation
-  uint32_t color = 0;   // packed
+  Float3 color{};
   // a point of side k at radius R (of the polygon's corners) satisfies
   // x edge_x[k] + y edge_y[k] = R
   std::vector<float> edge_x, edge_y;
@@ -145,6 +162,7 @@ struct Snapshot {
   float far_depth = 0;
   // view direction, right and up; the sky depends only on these
   Float9 orientation{};
+  // sides of a pixel: at depth 1, or at every depth if rays are parallel
   float slope_x = 0, slope_y = 0;
 
   const SamplePlaces* samples = &kFourSamples;
@@ -169,6 +187,7 @@ struct Snapshot {
   float sky_distance = 0;
 
   Haze haze;
+  Fog fog;
 
   // triangles made for this picture, by index of the primitive
   std::vector<std::unique_ptr<TriangleSet>> moving;

@@ -87,8 +87,9 @@ inline HWY_ATTR void ListTransparentTriangles(const Target& target,
             ToFloat(CountFrom(x)) + Set(target.snapshot->samples->x[s]);
         const Float at_y =
             Set(static_cast<float>(y) + target.snapshot->samples->y[s]);
+        const RayLanes rays = target.rays.Through(at_x, at_y);
         VisitTriangles(
-            set, target.origin.at, target.rays.Direction(at_x, at_y),
+            set, rays.start, rays.direction,
             [&](Mask is_hit, int32_t triangle, Float t) HWY_ATTR {
               Float near = hn::IfThenElseZero(is_hit, Set(1.0f) / t);
               if (target.may_meet_sky)
@@ -130,7 +131,10 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
                  {rect, Listing::kPerSample, sight.seen(), list},
                  [&](int x, int y, size_t at) HWY_ATTR {
                    const Floats<kNumSamples> nearness =
-                       target.Look<shape()>(x, target.RaysOfRow(y));
+                       target.rays.are_parallel
+                           ? target.Look<shape(), true>(x, target.RaysOfRow(y))
+                           : target.Look<shape(), false>(x,
+                                                         target.RaysOfRow(y));
                    return SampleBits([&](size_t s) HWY_ATTR {
                      return sight.Shows(nearness[s], x, y, at, s);
                    });

@@ -20,15 +20,19 @@ namespace {
 constexpr int kHeight = 60, kWidth = 80;
 constexpr size_t kPixels = size_t{kHeight} * kWidth;
 
+constexpr const char* kPerspective = "";
+constexpr const char* kOrthographic = "projection='orthographic' fovy='4'";
+
 struct Model {
-  explicit Model(const std::string& geoms)
+  explicit Model(const std::string& geoms,
+                 const std::string& projection = kPerspective)
       : model(CompileModel(
             *ParseMjcfText(
                 "<mujoco><visual><map znear='.02' zfar='40'/></visual>"
                 "<statistic extent='1'/><asset>"
                 "<mesh name='wedge' vertex='0 0 0 1 0 0 0 1 0 0 0 1'/></asset>"
-                "<worldbody><camera pos='0 -5 2' xyaxes='1 0 0 0 .35 1'/>" +
-                    geoms + "</worldbody></mujoco>",
+                "<worldbody><camera pos='0 -5 2' xyaxes='1 0 0 0 .35 1' " +
+                    projection + "/>" + geoms + "</worldbody></mujoco>",
                 "model"),
             "model")),
         data(MakeData(*model)),
@@ -40,15 +44,27 @@ struct Model {
   // Distance along the view direction and the geom of pixel (x, y)'s middle:
   // -1, -1 without one.
   std::pair<double, int> Ray(int x, int y) const {
+    const bool is_parallel = model->cam_projection[0] == mjPROJ_ORTHOGRAPHIC;
     const double slope =
-        2 * std::tan(model->cam_fovy[0] * std::numbers::pi / 360) / kHeight;
-    const std::array<double, 3> d{(x + 0.5 - 0.5 * kWidth) * slope,
-                                  (0.5 * kHeight - y - 0.5) * slope, -1};
-    std::array<double, 3> direction;
-    mju_mulMatVec3(direction.data(), data->cam_xmat, d.data());
+        (is_parallel
+             ? model->cam_fovy[0]
+             : 2 * std::tan(model->cam_fovy[0] * std::numbers::pi / 360)) /
+        kHeight;
+    const double right = (x + 0.5 - 0.5 * kWidth) * slope;
+    const double up = (0.5 * kHeight - y - 0.5) * slope;
+    const auto in_world = [&](double a, double b, double c) {
+      const std::array<double, 3> v{a, b, c};
+      std::array<double, 3> turned;
+      mju_mulMatVec3(turned.data(), data->cam_xmat, v.data());
+      return turned;
+    };
+    const auto direction =
+        is_parallel ? in_world(0, 0, -1) : in_world(right, up, -1);
+    auto start = is_parallel ? in_world(right, up, 0) : in_world(0, 0, 0);
+    for (size_t i = 0; i < 3; ++i) start[i] += data->cam_xpos[i];
     int geom = -1;
     const double t =
-        mj_ray(model.get(), data.get(), data->cam_xpos, direction.data(),
+        mj_ray(model.get(), data.get(), start.data(), direction.data(),
                /*geomgroup=*/nullptr, /*flg_static=*/1, /*bodyexclude=*/-1,
                &geom, /*normal=*/nullptr);
     return {t, geom};
@@ -73,12 +89,18 @@ Seen Look(Model& m) {
   return seen;
 }
 
-TEST(RaycastDepthTest, FlatShapesAreWhereRaysMeetThem) {
+class RaycastFlatDepthTest : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Cameras, RaycastFlatDepthTest,
+                         ::testing::Values(kPerspective, kOrthographic));
+
+TEST_P(RaycastFlatDepthTest, FlatShapesAreWhereRaysMeetThem) {
   Model m(
       "<geom type='plane' size='4 4 .1'/>"
       "<geom type='box' size='.4 .3 .5' pos='-.8 0 .8' euler='20 30 40'/>"
       "<geom type='mesh' mesh='wedge' pos='1 0 .5' euler='0 20 10'/>"
-      "<geom type='box' size='.3 .3 .3' pos='.2 1 .6' rgba='1 1 1 .3'/>");
+      "<geom type='box' size='.3 .3 .3' pos='.2 1 .6' rgba='1 1 1 .3'/>",
+      GetParam());
   const Seen seen = Look(m);
   size_t wrong = 0;
   std::vector<size_t> count(5);
@@ -182,11 +204,11 @@ TEST(RaycastDepthTest, EffectsThatAreNotDrawnAreNamed) {
     return std::string("drawn");
   };
   EXPECT_EQ(message(), "drawn");
-  scene.flags[mjRND_FOG] = 1;
+  scene.flags[mjRND_ADDITIVE] = 1;
   EXPECT_EQ(message(),
-            "raycast: the scene has the flag mjRND_FOG, which cannot be drawn; "
-            "hint: use the renderer gl");
-  scene.flags[mjRND_FOG] = 0;
+            "raycast: the scene has the flag mjRND_ADDITIVE, which cannot be "
+            "drawn; hint: use the renderer gl");
+  scene.flags[mjRND_ADDITIVE] = 0;
   scene.geoms[0].label[0] = 'a';
   EXPECT_EQ(
       message(),

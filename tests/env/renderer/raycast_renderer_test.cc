@@ -270,14 +270,22 @@ TEST(RaycastRendererTest, EveryInstructionSetGivesTheSameBits) {
     });
     EXPECT_GE(num_targets, 2);
   }
-  SuiteModel assets = ModelOf(kAssetScene);
-  Picture first;
-  ForEachTarget([&](int64_t) {
-    RaycastRenderer renderer(*assets.model);
-    const Picture rgb = Draw(renderer, assets, 0, 40, 50);
-    if (first.empty()) first = rgb;
-    EXPECT_EQ(rgb, first);
-  });
+  const std::string perspective = kAssetScene;
+  const std::string camera = R"(0 0 .5 .8")";
+  const std::string orthographic =
+      std::string(perspective)
+          .replace(perspective.find(camera), camera.size(),
+                   camera + R"( projection="orthographic" fovy="3")");
+  for (const std::string& mjcf : {perspective, orthographic}) {
+    SuiteModel assets = ModelOf(mjcf);
+    Picture first;
+    ForEachTarget([&](int64_t) {
+      RaycastRenderer renderer(*assets.model);
+      const Picture rgb = Draw(renderer, assets, 0, 40, 50);
+      if (first.empty()) first = rgb;
+      EXPECT_EQ(rgb, first);
+    });
+  }
 }
 
 TEST(RaycastRendererTest, ThreadsDrawTheSameBits) {
@@ -390,10 +398,6 @@ TEST(RaycastRendererTest, ABackgroundOfAnotherSizeIsRefused) {
 }
 
 TEST(RaycastRendererTest, NamesWhatItCannotDraw) {
-  EXPECT_EQ(MessageOf("<mujoco><visual><global orthographic='true'/></visual>"
-                      "<worldbody><geom size='1'/></worldbody></mujoco>"),
-            "raycast: an orthographic camera cannot be drawn; hint: use the "
-            "renderer gl");
   EXPECT_EQ(MessageOf("<mujoco><visual><quality numslices='300'/></visual>"
                       "<worldbody><geom size='1'/></worldbody></mujoco>"),
             "raycast: visual quality of 300 slices, 16 stacks and 4 quads "

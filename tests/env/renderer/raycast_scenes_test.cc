@@ -260,6 +260,81 @@ INSTANTIATE_TEST_SUITE_P(
                                 0.6}),
     [](const auto& test) { return std::string(test.param.name); });
 
+constexpr const char* kParallel =
+    R"(<camera pos="0 -3 1.5" xyaxes="1 0 0 0 .45 .9" projection="orthographic"
+        fovy="3.2"/>)";
+const std::string kParallelRoom = std::string(kParallel) + R"(
+  <light pos="0 -1 3" dir="0 .3 -1"/>
+  <light pos="2 0 3" dir="-.5 0 -1" directional="true" diffuse=".3 .3 .3"/>
+  <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
+  <geom size=".3" pos="-1 0 .6" rgba=".8 .2 .2 1"/>
+  <geom type="ellipsoid" size=".2 .3 .4" pos="1 .3 .5" euler="20 30 0"
+        rgba=".2 .8 .2 1"/>
+  <geom type="capsule" fromto="-.6 .8 .2 .2 1 .9" size=".15"
+        rgba=".2 .2 .8 1"/>
+  <geom type="cylinder" size=".2 .3" pos="0 -.6 .5" euler="50 0 20"
+        rgba=".8 .8 .2 1"/>
+  <geom type="box" size=".25 .2 .15" pos=".7 -.7 .4" euler="10 40 20"/>
+  <geom type="mesh" mesh="torus" pos="0 .2 1.2" euler="40 20 0"/>
+  <geom type="hfield" hfield="hills" pos="1.5 1 .1" rgba=".4 .5 .3 1"/>)";
+const std::string kParallelMirror =
+    kParallelRoom + R"(<geom type="box" size=".6 .4 .1" pos="-.7 -.6 .3"
+                       rgba=".3 .3 .4 .5"/>
+                       <geom type="box" size=".5 .5 .1" pos=".2 -.2 .15"
+                       material="mirror"/>)";
+const std::string kParallelFloor = std::string(kParallel) + R"(
+  <geom type="plane" size="2 2 .1" material="mirrored"/>
+  <geom type="plane" size=".6 .6 .1" pos="0 .5 1.2" euler="140 0 0"
+        rgba="1 0 0 1"/>
+  <geom size=".3" pos="-.8 0 .6" material="m"/>
+  <geom size=".3" pos=".8 0 .6" rgba="0 1 0 .5"/>
+  <geom type="box" size=".2 .2 .2" pos="0 -.6 .5" material="m"
+        euler="10 20 30"/>)";
+// beyond the plane's edge the rays start under it, where OpenGL culls it
+const std::string kParallelLevel =
+    R"(<camera pos="0 -3 .4" xyaxes="1 0 0 0 .1 1" projection="orthographic"
+        fovy="3"/>
+       <geom type="plane" size="2 2 .1" rgba=".6 .6 .6 1"/>
+       <geom size=".3" pos="0 0 .3"/>)";
+const std::string kParallelHorizon =
+    R"(<camera pos="0 0 2" xyaxes="1 0 0 0 .05 1" projection="orthographic"
+        fovy="30"/>
+       <geom type="plane" size="0 0 .05"/>
+       <geom pos="0 3 2" size="3"/>)";
+const std::string kMarkedMirror =
+    std::string(kMarked) +
+    R"(<material name="mirrored" texture="t" texrepeat="3 3"
+        reflectance=".4"/>)";
+const std::string kHillsMirror = std::string(kHills) + kMirror;
+
+INSTANTIATE_TEST_SUITE_P(
+    Orthographic, RaycastScenesTest,
+    ::testing::Values(
+        SceneCase{"shapes", kHills, kParallelRoom.c_str(), 0.6},
+        SceneCase{"mirror_box", kHillsMirror.c_str(), kParallelMirror.c_str(),
+                  0.6},
+        SceneCase{"textures_and_mirror", kMarkedMirror.c_str(),
+                  kParallelFloor.c_str(), 0.6},
+        SceneCase{"looks_up_from_a_floor", "", kParallelLevel.c_str(), 0.6},
+        SceneCase{"sky_and_haze", kSky, kParallelHorizon.c_str(), 0.6}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(RaycastOrthographicTest, TheFreeCameraLooksLikeOpenGl) {
+  SuiteModel model = ModelOf(
+      "<mujoco><visual><global orthographic='true' fovy='4'/></visual>"
+      "<worldbody><light pos='0 -1 3' dir='0 .3 -1'/>" +
+      std::string(kFloorAndBall) + "</worldbody></mujoco>");
+  RaycastRenderer raycast(*model.model);
+  std::unique_ptr<GlRenderer> gl;
+  try {
+    gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  EXPECT_LE(MeanDifference(Draw(raycast, model, -1), Draw(*gl, model, -1)),
+            0.5);
+}
+
 // A skin over two bodies, and the surface of a soft body.
 TEST(RaycastMovingTest, SkinsAndFlexesLookLikeOpenGl) {
   SuiteModel model = ModelOf(R"(
