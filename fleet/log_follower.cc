@@ -7,6 +7,7 @@
 #include <array>
 #include <fstream>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -57,11 +58,24 @@ LogFollower::~LogFollower() = default;
 
 void LogFollower::Follow(const std::string& role,
                          const std::filesystem::path& file) {
+  Follow({.role = role, .file = file});
+}
+
+void LogFollower::FollowNew(const std::string& role,
+                            const std::filesystem::path& file) {
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(file, error);
+  Follow({.role = role,
+          .file = file,
+          .offset = error ? 0 : static_cast<int64_t>(size)});
+}
+
+void LogFollower::Follow(Order order) {
   MutexLock lock(mutex_);
-  std::filesystem::path& newest = newest_[role];
-  if (newest == file) return;
-  newest = file;
-  orders_.emplace_back(role, file);
+  std::filesystem::path& newest = newest_[order.role];
+  if (newest == order.file) return;
+  newest = order.file;
+  orders_.push_back(std::move(order));
 }
 
 void LogFollower::Run(const Thread::StopToken& token) {
@@ -79,7 +93,7 @@ void LogFollower::ReadNext(size_t max_files) {
     MutexLock lock(mutex_);
     orders.swap(orders_);
   }
-  for (const auto& [name, file] : orders) Turn(name, file);
+  for (const Order& order : orders) Turn(order);
   const size_t count = std::min(max_files, roles_.size());
   auto next = roles_.upper_bound(last_read_);
   for (size_t i = 0; i < count; ++i) {
@@ -90,13 +104,12 @@ void LogFollower::ReadNext(size_t max_files) {
   }
 }
 
-void LogFollower::Turn(const std::string& name,
-                       const std::filesystem::path& file) {
-  Role& role = roles_[name];
+void LogFollower::Turn(const Order& order) {
+  Role& role = roles_[order.role];
   // the rest of the log of the role's previous process
-  if (!role.file.empty()) Read(name, role);
-  role.file = file;
-  role.offset = 0;
+  if (!role.file.empty()) Read(order.role, role);
+  role.file = order.file;
+  role.offset = order.offset;
   role.partial_line.clear();
 }
 

@@ -42,6 +42,10 @@ class LogFollower {
   // file need not exist yet.
   void Follow(const std::string& role, const std::filesystem::path& file)
       EXCLUDES(mutex_);
+  // The same without what the file holds by now, such as the lines of an
+  // earlier launcher's agent.
+  void FollowNew(const std::string& role, const std::filesystem::path& file)
+      EXCLUDES(mutex_);
 
   static constexpr int kMaxLinesPerMinute = 10;
   static constexpr size_t kMaxFilesPerInterval = 1000;
@@ -59,7 +63,13 @@ class LogFollower {
   void Run(const Thread::StopToken& token) EXCLUDES(mutex_);
   // Opens new files and reads the next ones, at most `max_files`.
   void ReadNext(size_t max_files) EXCLUDES(mutex_);
-  void Turn(const std::string& name, const std::filesystem::path& file);
+  struct Order {
+    std::string role;
+    std::filesystem::path file;
+    int64_t offset = 0;  // where to begin
+  };
+  void Follow(Order order) EXCLUDES(mutex_);
+  void Turn(const Order& order);
   void Read(const std::string& name, Role& role);
   void Repeat(const std::string& name, Role& role, const std::string& line);
   void EndMinute(const std::string& name, Role& role);
@@ -73,8 +83,7 @@ class LogFollower {
   Mutex mutex_;
   std::map<std::string, std::filesystem::path> newest_ GUARDED_BY(mutex_);
   // files that the thread has yet to open, in order
-  std::vector<std::pair<std::string, std::filesystem::path>> orders_
-      GUARDED_BY(mutex_);
+  std::vector<Order> orders_ GUARDED_BY(mutex_);
   Thread thread_;
 };
 

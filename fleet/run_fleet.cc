@@ -214,7 +214,7 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                      MakeTicket(server.endpoint(), run.key_file),
                      folder.path() / "logs", &*pool);
     for (const auto& [host, log] : launcher->Logs()) {
-      watch.logs().Follow("host " + host, log);
+      watch.logs().FollowNew("host " + host, log);
     }
   }
   const WatchedRun watched{.supervisor = &supervisor,

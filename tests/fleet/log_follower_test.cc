@@ -86,6 +86,20 @@ TEST_F(LogFollowerTest, ANewProcessOfTheRoleHasANewFile) {
               ElementsAre("learner-0: the first", "learner-0: the second"));
 }
 
+// Would catch a launcher that repeats the warnings of the one before it.
+TEST_F(LogFollowerTest, ALogThatGoesOnIsFollowedFromItsEnd) {
+  Append("a", Line('E', "of an earlier launcher"));
+  {
+    LogFollower follower;
+    follower.FollowNew("host n1", folder_.path() / "a");
+    follower.FollowNew("host n2", folder_.path() / "b");
+    Append("a", Line('E', "of n1"));
+    Append("b", Line('E', "of n2"));
+  }
+  EXPECT_THAT(log_.lines(), ::testing::UnorderedElementsAre("host n1: of n1",
+                                                            "host n2: of n2"));
+}
+
 // Would catch a stalled disk that holds up the supervisor.
 TEST_F(LogFollowerTest, AFileThatBlocksHoldsUpNoCaller) {
   const std::string stalled = folder_.path() / "stalled";
