@@ -20,10 +20,6 @@ constexpr double kLeastShare = 0.05;
 constexpr double kLongDiskWaitS = 10.0;
 // How long lost records are reported.
 constexpr auto kRecent = std::chrono::minutes(1);
-// Numbers of a heartbeat that may be a problem if they are above 0.
-constexpr const char* kProblems[] = {
-    "disk_wait_s", "cut_evaluations", "failed_evaluations",
-    "endless_environments", "failed_checkpoints"};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // "learner: actors wait 45% (reason)" and its shorter forms.
@@ -36,6 +32,40 @@ std::vector<std::string> Forms(const std::string& limit,
   return {fmt::format("{} ({})", sides, reason), sides, limit};
 }
 
+void AddDiskWait(const std::string& name, double seconds,
+                 std::vector<std::string>* problems) {
+  if (seconds < kLongDiskWaitS) return;
+  problems->push_back(
+      fmt::format("{} waits {:.0f} s for the disk", name, seconds));
+}
+
+// The problems that a heartbeat tells of.
+std::vector<std::string> ProblemsOf(const Heartbeat& beat) {
+  const auto number = [&beat](const char* name) {
+    const auto entry = beat.numbers.find(name);
+    return entry == beat.numbers.end() ? 0.0 : entry->second.value;
+  };
+  const std::string name = beat.id.ToString();
+  std::vector<std::string> problems;
+  // "3 evaluations" and more, if there are any
+  const auto add = [&](double count, const char* noun,
+                       const std::string& more) {
+    if (count <= 0.0) return;
+    problems.push_back(fmt::format("{:.0f} {}{} {}", count, noun,
+                                   count == 1.0 ? "" : "s", more));
+  };
+  AddDiskWait(name, number("disk_wait_s"), &problems);
+  add(number("cut_evaluations"), "evaluation",
+      "had an episode without end: the environment needs a time limit");
+  add(number("failed_evaluations"), "evaluation", "failed, see the log");
+  add(number("endless_environments"), "environment",
+      fmt::format("of {} without an end of an episode", name));
+  add(number("failed_checkpoints"), "checkpoint",
+      fmt::format("failed, the last good one {} ago",
+                  metrics::FormatDuration(number("checkpoint_age_s"))));
+  return problems;
+}
+
 }  // namespace
 
 void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
@@ -46,58 +76,23 @@ void FleetStatus::Update(const std::vector<Supervisor::RoleView>& roles,
   NoteDataFlow(roles);
   for (const auto& entry : beats) TakeIn(entry, now);
   problems_.clear();
-  NoteDiskWait("the fleet", disk_wait_s);
+  AddDiskWait("the fleet", disk_wait_s, &problems_);
   for (const Supervisor::RoleView& role : roles) {
     const auto found = members_.find(role.id);
     if (found == members_.end()) continue;
     Member& member = found->second;
     member.is_gone =
         role.phase != RolePhase::kStarting && role.phase != RolePhase::kReady;
-    if (!member.is_gone && member.may_have_problem) {
-      NoteProblems(member, now);
+    if (member.is_gone) continue;
+    problems_.insert(problems_.end(), member.problems.begin(),
+                     member.problems.end());
+    if (member.dropped_at && now - *member.dropped_at < kRecent) {
+      problems_.push_back(
+          fmt::format("{} has lost {:.0f} records of its curves",
+                      role.id.ToString(), member.num_dropped_by_all));
     }
   }
   limit_of_phases_ = is_stopping ? "stopping" : LimitOfPhases(roles);
-}
-
-void FleetStatus::NoteDiskWait(const std::string& name, double seconds) {
-  if (seconds < kLongDiskWaitS) return;
-  problems_.push_back(
-      fmt::format("{} waits {:.0f} s for the disk", name, seconds));
-}
-
-void FleetStatus::NoteProblems(const Member& member, Clock::TimePoint now) {
-  const auto number = [&](const char* name) {
-    const auto entry = member.beat.numbers.find(name);
-    return entry == member.beat.numbers.end() ? 0.0 : entry->second.value;
-  };
-  const std::string name = member.beat.id.ToString();
-  NoteDiskWait(name, number("disk_wait_s"));
-  if (member.dropped_at && now - *member.dropped_at < kRecent) {
-    problems_.push_back(fmt::format("{} has lost {:.0f} records of its curves",
-                                    name, member.num_dropped_by_all));
-  }
-  if (const double count = number("cut_evaluations"); count > 0.0) {
-    problems_.push_back(
-        fmt::format("{:.0f} evaluation{} had an episode without end: the "
-                    "environment needs a time limit",
-                    count, count == 1.0 ? "" : "s"));
-  }
-  if (const double count = number("failed_evaluations"); count > 0.0) {
-    problems_.push_back(fmt::format("{:.0f} evaluation{} failed, see the log",
-                                    count, count == 1.0 ? "" : "s"));
-  }
-  if (const double count = number("endless_environments"); count > 0.0) {
-    problems_.push_back(
-        fmt::format("{}: {:.0f} environment{} without an end of an episode",
-                    name, count, count == 1.0 ? "" : "s"));
-  }
-  if (const double count = number("failed_checkpoints"); count > 0.0) {
-    problems_.push_back(
-        fmt::format("{:.0f} checkpoint{} failed, the last good one {} ago",
-                    count, count == 1.0 ? "" : "s",
-                    metrics::FormatDuration(number("checkpoint_age_s"))));
-  }
 }
 
 std::string FleetStatus::Problem() const {
@@ -149,13 +144,7 @@ void FleetStatus::TakeIn(const HeartbeatMonitor::Entry& entry,
     member.num_dropped_by_all += count - member.num_dropped;
     member.num_dropped = count;
   }
-  member.may_have_problem =
-      member.dropped_at ||
-      std::ranges::any_of(kProblems, [&](const char* name) {
-        const auto problem = entry.beat.numbers.find(name);
-        return problem != entry.beat.numbers.end() &&
-               problem->second.value > 0.0;
-      });
+  member.problems = ProblemsOf(entry.beat);
   member.incarnation = entry.beat.incarnation;
   member.beat = entry.beat;
   member.beat_time = entry.time;

@@ -94,8 +94,8 @@ class FleetStatus {
   //   "learner-0 has lost 120 records of its curves"   within the last minute
   //   "5 checkpoints failed, the last good one 12m10s ago"
   //
-  // from the gauges disk_wait_s, failed_checkpoints and checkpoint_age_s and
-  // the counter dropped_records of the roles that run.
+  // and more, from the numbers of the roles that run (ProblemsOf() in
+  // status.cc has their names).
   std::string Problem() const EXCLUDES(mutex_);
 
   // Adds the problem, then `fields`, to `line`, which this object must outlive.
@@ -116,8 +116,7 @@ class FleetStatus {
     double num_dropped = 0.0;
     double num_dropped_by_all = 0.0;
     std::optional<Clock::TimePoint> dropped_at;
-    // NoteProblems() may find one
-    bool may_have_problem = false;
+    std::vector<std::string> problems;  // of the last heartbeat
   };
 
   void TakeIn(const HeartbeatMonitor::Entry& entry, Clock::TimePoint now)
@@ -128,10 +127,6 @@ class FleetStatus {
       const std::vector<Supervisor::RoleView>& roles) const;
   // Limit() in several lengths, the longest first.
   std::vector<std::string> LimitForms() const EXCLUDES(mutex_);
-  void NoteDiskWait(const std::string& name, double seconds) REQUIRES(mutex_);
-  // Adds the problems of a role that runs.
-  void NoteProblems(const Member& member, Clock::TimePoint now)
-      REQUIRES(mutex_);
   // The members of `role` whose gauges count.
   std::vector<const Member*> MembersOf(std::string_view role) const
       REQUIRES(mutex_);

@@ -215,8 +215,8 @@ TEST_F(FleetStatusTest, NamesWhatTheDiskDoes) {
   Update();
   EXPECT_EQ(status_.Problem(),
             "2 evaluations had an episode without end: the environment needs a "
-            "time limit; 1 evaluation failed, see the log; learner-0: 3 "
-            "environments without an end of an episode");
+            "time limit; 1 evaluation failed, see the log; 3 environments of "
+            "learner-0 without an end of an episode");
 }
 
 TEST_F(FleetStatusTest, FillsTheProgressLine) {
