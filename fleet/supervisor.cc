@@ -103,6 +103,7 @@ void Supervisor::CheckExit(Member& member) {
   if (!status) return;
   const bool is_lost = member.process->IsLost();
   member.process.reset();
+  monitor_.NoteEnd(member.spec.id);
   // its last heartbeat may have come just before its end
   const auto last = monitor_.Latest(member.spec.id);
   if (last && last->beat.state != RoleState::kStarting) member.has_run = true;

@@ -42,7 +42,8 @@ Client::Client(ZmqContext& context, Protocol protocol, ClientOptions options)
       options_(Complete(std::move(options))),
       socket_(context, SocketType::kDealer, options_.socket),
       monitor_(context, socket_),
-      next_request_timer_(kNever) {}
+      next_request_timer_(kNever),
+      next_hello_(kNever) {}
 
 void Client::DetachFromThread() {
   socket_.DetachFromThread();
@@ -50,9 +51,14 @@ void Client::DetachFromThread() {
 }
 
 void Client::Connect(const std::string& endpoint) {
-  REPLICANT_CHECK(endpoint_.empty(), "already connected to {}", endpoint_);
+  if (endpoint == endpoint_) return;
   socket_.Connect(endpoint);
+  if (!endpoint_.empty()) {
+    socket_.Disconnect(endpoint_);
+    HandleDisconnect();
+  }
   endpoint_ = endpoint;
+  handshake_failure_.clear();
   next_hello_ = Now();
 }
 

@@ -112,8 +112,10 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Once. Connects in the background and returns at once; throws CommError for
-  // an endpoint that cannot be parsed.
+  // Connects in the background and returns at once. Another endpoint than the
+  // present one is where the server has moved: idempotent requests under way go
+  // there, the others that were sent end with kLost. Throws CommError, with no
+  // change, for an endpoint that cannot be parsed.
   void Connect(const std::string& endpoint);
 
   // Waits until the server has answered the hello. kTimeout if it has not;

@@ -10,13 +10,14 @@
 namespace replicant::fleet {
 namespace {
 
-constexpr std::string_view kMessageTable = R"(supervision 4
+constexpr std::string_view kMessageTable = R"(supervision 5
 1 beat
   request: string role, u32 index, u32 incarnation, u32 pid,
     u8 state (0 starting, 1 running, 2 draining, 3 waiting),
-    string reason, f64 waiting_s, u32 num_numbers, num_numbers x
-    (string name, u8 kind (0 counter, 1 gauge), f64 value)
-  reply: u8 order (0 go on, 1 stop), string reason
+    string reason, f64 waiting_s, string endpoint, u32 num_numbers,
+    num_numbers x (string name, u8 kind (0 counter, 1 gauge), f64 value)
+  reply: u8 order (0 go on, 1 stop), string reason, u32 num_endpoints,
+    num_endpoints x (string role, u32 index, string endpoint)
 2 join
   request: u64 agent, string host, string role, u32 processors, u32 slots
   reply: string refusal, f64 timeout_s, u32 num_files, num_files x
@@ -70,7 +71,7 @@ std::string ProblemOf(const Heartbeat& beat) {
 
 const rpc::Protocol& SupervisionProtocol() {
   static const auto protocol =
-      rpc::Protocol::FromTable("supervision", 4, kMessageTable);
+      rpc::Protocol::FromTable("supervision", 5, kMessageTable);
   return protocol;
 }
 

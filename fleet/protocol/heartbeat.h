@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "base/rpc/envelope.h"
 #include "base/rpc/fields.h"
@@ -23,6 +24,8 @@ inline constexpr uint32_t kMaxRoleBytes = 32;
 inline constexpr uint32_t kMaxReasonBytes = 256;
 inline constexpr uint32_t kMaxBeatNumbers = 256;
 inline constexpr uint32_t kMaxNumberNameBytes = 64;
+inline constexpr uint32_t kMaxEndpointBytes = 256;
+inline constexpr uint32_t kMaxEndpoints = 10'000;
 
 const rpc::Protocol& SupervisionProtocol();
 
@@ -91,6 +94,9 @@ struct Heartbeat {
   std::string reason;
   // Seconds spent in kWaiting since the process began.
   double waiting_s = 0.0;
+  // Where the process listens, "tcp://10.0.0.7:41234", if it has chosen the
+  // address itself; empty: it does not, or others know the address.
+  std::string endpoint;
   // By name, [A-Za-z0-9_./-]{1,64}; at most kMaxBeatNumbers.
   std::map<std::string, BeatNumber> numbers;
 
@@ -102,6 +108,7 @@ struct Heartbeat {
     v.Enum("state", &state, kRoleStates);
     v.Line("reason", &reason, kMaxReasonBytes);
     v.Number("waiting_s", &waiting_s);
+    v.Line("endpoint", &endpoint, kMaxEndpointBytes);
     v.Map("num_numbers", &numbers, kMaxBeatNumbers, kMaxNumberNameBytes);
   }
   // Cuts a reason that is too long and replaces its control characters with
@@ -110,6 +117,19 @@ struct Heartbeat {
   // Throws MalformedMessage.
   static Heartbeat Decode(std::span<const rpc::Frame> payload);
   bool operator==(const Heartbeat&) const = default;
+};
+
+// Where a role listens that has chosen its address itself.
+struct RoleEndpoint {
+  RoleId id;
+  std::string endpoint;
+
+  template <class V>
+  void Fields(V& v) {
+    id.Fields(v);
+    v.Line("endpoint", &endpoint, kMaxEndpointBytes);
+  }
+  bool operator==(const RoleEndpoint&) const = default;
 };
 
 // The supervisor's answer.
@@ -122,11 +142,14 @@ struct BeatReply {
 
   Order order = Order::kGoOn;
   std::string reason;  // one line, as in Heartbeat
+  // Of the roles that run now, in the order of their ids.
+  std::vector<RoleEndpoint> endpoints = {};
 
   template <class V>
   void Fields(V& v) {
     v.Enum("order", &order, {"go on", "stop"});
     v.Line("reason", &reason, kMaxReasonBytes);
+    v.List("num_endpoints", &endpoints, kMaxEndpoints);
   }
   bool operator==(const BeatReply&) const = default;
 };

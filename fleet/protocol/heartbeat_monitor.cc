@@ -33,8 +33,15 @@ BeatReply HeartbeatMonitor::Receive(Heartbeat beat) {
     role.place = by_arrival_.insert(by_arrival_.end(), &role);
   }
   role.arrival = ++num_arrivals_;
+  if (!role.has_ended && !beat.endpoint.empty()) {
+    endpoints_[beat.id] = beat.endpoint;
+  }
   role.latest = Entry{std::move(beat), clock_.Now()};
-  return role.reply;
+  BeatReply reply = role.reply;
+  for (const auto& [id, endpoint] : endpoints_) {
+    reply.endpoints.push_back({id, endpoint});
+  }
+  return reply;
 }
 
 void HeartbeatMonitor::Expect(const RoleId& id, uint32_t incarnation) {
@@ -42,6 +49,15 @@ void HeartbeatMonitor::Expect(const RoleId& id, uint32_t incarnation) {
   Role& role = roles_[id];
   if (role.latest) by_arrival_.erase(role.place);
   role = {.incarnation = incarnation};
+  endpoints_.erase(id);
+}
+
+void HeartbeatMonitor::NoteEnd(const RoleId& id) {
+  MutexLock lock(mutex_);
+  const auto found = roles_.find(id);
+  if (found == roles_.end()) return;
+  found->second.has_ended = true;
+  endpoints_.erase(id);
 }
 
 void HeartbeatMonitor::OrderStop(const RoleId& id, std::string reason) {

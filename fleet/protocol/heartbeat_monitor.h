@@ -48,6 +48,9 @@ class HeartbeatMonitor {
   // Tells an expected role to drain and end, in the answers to its heartbeats.
   void OrderStop(const RoleId& id, std::string reason) EXCLUDES(mutex_);
 
+  // Records that the role's process has ended: its endpoint leads nowhere.
+  void NoteEnd(const RoleId& id) EXCLUDES(mutex_);
+
   // std::nullopt before the expected incarnation's first heartbeat.
   std::optional<Entry> Latest(const RoleId& id) const EXCLUDES(mutex_);
   // The latest heartbeat of every role that has sent one, ordered by role and
@@ -65,7 +68,8 @@ class HeartbeatMonitor {
     // number of the latest heartbeat among all, and its place in by_arrival_
     uint64_t arrival = 0;
     std::list<const Role*>::iterator place;
-    BeatReply reply;
+    BeatReply reply;         // its order and reason
+    bool has_ended = false;  // a heartbeat may still be on its way
   };
 
   Clock& clock_;
@@ -74,6 +78,8 @@ class HeartbeatMonitor {
   // the roles that have sent a heartbeat, the latest last
   std::list<const Role*> by_arrival_ GUARDED_BY(mutex_);
   uint64_t num_arrivals_ GUARDED_BY(mutex_) = 0;
+  // of the processes that run and have told theirs
+  std::map<RoleId, std::string> endpoints_ GUARDED_BY(mutex_);
 };
 
 }  // namespace replicant::fleet

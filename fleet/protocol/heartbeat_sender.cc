@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
@@ -154,6 +155,17 @@ void HeartbeatSender::SetNumber(std::string_view name, BeatNumber number) {
   numbers_.emplace(name, number);
 }
 
+void HeartbeatSender::SetEndpoint(const std::string& endpoint) {
+  MutexLock lock(mutex_);
+  endpoint_ = endpoint;
+}
+
+std::string HeartbeatSender::EndpointOf(const RoleId& id) const {
+  MutexLock lock(mutex_);
+  const auto found = std::ranges::find(endpoints_, id, &RoleEndpoint::id);
+  return found == endpoints_.end() ? "" : found->endpoint;
+}
+
 std::optional<std::string> HeartbeatSender::StopOrder() const {
   MutexLock lock(mutex_);
   return stop_order_;
@@ -215,6 +227,7 @@ Heartbeat HeartbeatSender::Snapshot() {
   Clock::Duration waited = waited_;
   if (state_ == RoleState::kWaiting) waited += now - waiting_since_;
   beat.waiting_s = ToSeconds(waited) + measured_wait_s_;
+  beat.endpoint = endpoint_;
   beat.numbers.insert(numbers_.begin(), numbers_.end());
   for (const auto& [name, value] : sources_) {
     beat.numbers[name] = {BeatNumber::Kind::kGauge, value()};
@@ -228,10 +241,11 @@ void HeartbeatSender::HandleReply(const rpc::CallReply& reply) {
                                 ToString(reply.error), reply.error_text));
   }
   if (reply.result != rpc::CallResult::kOk) return;
-  const BeatReply answer = rpc::DecodeMessage<BeatReply>(reply.payload);
+  BeatReply answer = rpc::DecodeMessage<BeatReply>(reply.payload);
   last_problem_.clear();
-  if (answer.order != BeatReply::Order::kStop) return;
   MutexLock lock(mutex_);
+  endpoints_ = std::move(answer.endpoints);
+  if (answer.order != BeatReply::Order::kStop) return;
   if (!stop_order_) stop_order_ = answer.reason;
 }
 

@@ -89,6 +89,14 @@ class HeartbeatSender {
   void SetGaugeSource(std::string_view name, std::function<double()> value)
       EXCLUDES(mutex_);
 
+  // Tells where this process listens, for the other roles of the run. Call it
+  // before SetState(kRunning): roles that start after this one then know the
+  // address.
+  void SetEndpoint(const std::string& endpoint) EXCLUDES(mutex_);
+  // Where the process of another role listens, as it has told by SetEndpoint();
+  // empty while none runs, or the supervisor has not answered yet.
+  std::string EndpointOf(const RoleId& id) const EXCLUDES(mutex_);
+
   // The reason of the supervisor's order to drain and end; std::nullopt while
   // there is no order.
   std::optional<std::string> StopOrder() const EXCLUDES(mutex_);
@@ -115,6 +123,8 @@ class HeartbeatSender {
   double measured_wait_s_ GUARDED_BY(mutex_) = 0.0;
   std::map<std::string, BeatNumber, std::less<>> numbers_ GUARDED_BY(mutex_);
   std::map<std::string, std::function<double()>> sources_ GUARDED_BY(mutex_);
+  std::string endpoint_ GUARDED_BY(mutex_);
+  std::vector<RoleEndpoint> endpoints_ GUARDED_BY(mutex_);
   std::optional<std::string> stop_order_ GUARDED_BY(mutex_);
   bool has_news_ GUARDED_BY(mutex_) = false;
   bool is_ending_ GUARDED_BY(mutex_) = false;

@@ -215,6 +215,33 @@ TEST(ClientTest, IdempotentRequestIsRepeatedAndExecutedOnce) {
   EXPECT_EQ(num_executed, 1u);
 }
 
+// Would catch a client that goes on with the server that it has left.
+TEST(ClientTest, RequestsUnderWayGoToTheServersNewAddress) {
+  RunningServer first(TestProtocol(), kAddress, SetUpService);
+  RunningServer second(TestProtocol(), kAddress, [](Server& server) {
+    server.Handle(kSilent, [](Request& /*request*/, Responder responder) {
+      responder.Reply(Text("second"));
+    });
+  });
+  ZmqContext context;
+  Client client(context, TestProtocol());
+  const CallOptions idempotent = {.timeout = kLong, .is_idempotent = true};
+  // before there is any address
+  const auto early = client.Start(kEcho, Text("early"), idempotent);
+  client.Process(milliseconds(1));
+  client.Connect(first.endpoint());
+  EXPECT_EQ(client.Wait(*early).payload.at(0).text(), "early");
+  const auto again = client.Start(kSilent, {}, idempotent);
+  const auto once = client.Start(kSilent, {}, {.timeout = kLong});
+  // both have arrived
+  ASSERT_EQ(client.Call(kEcho, {}, {.timeout = kLong}).result, CallResult::kOk);
+  EXPECT_THROW(client.Connect("nonsense"), CommError);
+  client.Connect(second.endpoint());
+  EXPECT_EQ(client.Wait(*once).result, CallResult::kLost);
+  EXPECT_EQ(client.Wait(*again).payload.at(0).text(), "second");
+  EXPECT_EQ(client.session_id(), second.server().session_id());
+}
+
 TEST(ClientTest, RequestThatIsNotIdempotentIsSentOnce) {
   RunningServer server(TestProtocol(), kAddress, SetUpService);
   ZmqContext context;

@@ -39,6 +39,7 @@ Heartbeat SampleBeat() {
   beat.state = RoleState::kWaiting;
   beat.reason = "replay: 80 % of the inserts wait";
   beat.waiting_s = 1.5;
+  beat.endpoint = "tcp://10.0.0.7:41234";
   beat.numbers = {{"env_steps", {BeatNumber::Kind::kCounter, 1e6}},
                   {"return", {BeatNumber::Kind::kGauge, -0.25}}};
   return beat;
@@ -57,7 +58,9 @@ TEST(HeartbeatTest, BodiesReadBackAsWritten) {
   const Heartbeat beat = SampleBeat();
   EXPECT_EQ(Heartbeat::Decode(beat.Encode()), beat);
   EXPECT_EQ(Heartbeat::Decode(Heartbeat().Encode()), Heartbeat());
-  const BeatReply reply = {BeatReply::Order::kStop, "the run is complete"};
+  const BeatReply reply = {BeatReply::Order::kStop,
+                           "the run is complete",
+                           {{{"server", 1}, "tcp://10.0.0.7:41234"}}};
   EXPECT_EQ(rpc::DecodeMessage<BeatReply>(rpc::EncodeMessage(reply)), reply);
   EXPECT_EQ(beat.id.ToString(), "actor-3");
 }
@@ -114,6 +117,7 @@ TEST(HeartbeatTest, DecodeRefusesWhatNoSenderWrites) {
     writer.Write(fields.state);
     writer.WriteString(fields.reason);
     writer.Write(0.0);
+    writer.WriteString("");
     writer.Write(static_cast<uint32_t>(fields.names.size()));
     for (const std::string& name : fields.names) {
       writer.WriteString(name);
@@ -158,7 +162,7 @@ TEST(HeartbeatTest, TheTableListsTheFieldsOfTheMessages) {
   using testing::ListFields;
   EXPECT_EQ(
       testing::Unwrapped(SupervisionProtocol().table),
-      "supervision 4 " +
+      "supervision 5 " +
           kind("1 beat", ListFields<Heartbeat>(), ListFields<BeatReply>()) +
           kind("2 join", ListFields<JoinRequest>(), ListFields<JoinReply>()) +
           kind("3 report", ListFields<AgentReport>(),
@@ -189,6 +193,7 @@ TEST(HeartbeatMonitorTest, KeepsTheLatestOfEachExpectedRole) {
 
   clock.Advance(seconds(5));
   Heartbeat beat = SampleBeat();
+  beat.endpoint.clear();
   EXPECT_EQ(monitor.Receive(beat), BeatReply());
   clock.Advance(seconds(1));
   beat.waiting_s = 2.0;
@@ -239,7 +244,7 @@ TEST(HeartbeatMonitorTest, ACursorGetsWhatIsNew) {
 TEST(HeartbeatMonitorTest, TellsTheReplacedAndTheUnknownToStop) {
   HeartbeatMonitor monitor;
   monitor.Expect({"actor", 3}, 2);
-  EXPECT_EQ(monitor.Receive(SampleBeat()), BeatReply());
+  EXPECT_EQ(monitor.Receive(SampleBeat()).order, BeatReply::Order::kGoOn);
   monitor.Expect({"actor", 3}, 3);
   EXPECT_EQ(monitor.Receive(SampleBeat()),
             (BeatReply{BeatReply::Order::kStop,
@@ -250,6 +255,43 @@ TEST(HeartbeatMonitorTest, TellsTheReplacedAndTheUnknownToStop) {
   EXPECT_EQ(
       monitor.Receive(stranger),
       (BeatReply{BeatReply::Order::kStop, "this supervisor has no such role"}));
+}
+
+// Would catch a role that is sent to where another one has been.
+TEST(HeartbeatMonitorTest, TellsWhereTheRolesThatRunListen) {
+  HeartbeatMonitor monitor;
+  monitor.Expect({"server", 1}, 1);
+  monitor.Expect({"actor", 3}, 2);
+  const auto told = [&] {
+    Heartbeat actor = SampleBeat();
+    actor.endpoint.clear();
+    std::vector<std::string> endpoints;
+    for (const RoleEndpoint& one : monitor.Receive(actor).endpoints) {
+      endpoints.push_back(one.id.ToString() + " " + one.endpoint);
+    }
+    return endpoints;
+  };
+  using Endpoints = std::vector<std::string>;
+  Heartbeat server;
+  server.id = {"server", 1};
+  monitor.Receive(server);
+  EXPECT_EQ(told(), Endpoints());
+  server.endpoint = "tcp://10.0.0.7:1";
+  monitor.Receive(server);
+  EXPECT_EQ(told(), Endpoints{"server-1 tcp://10.0.0.7:1"});
+  monitor.NoteEnd({"server", 1});
+  EXPECT_EQ(told(), Endpoints());
+  // its last heartbeat was still on its way
+  monitor.Receive(server);
+  EXPECT_EQ(told(), Endpoints());
+  monitor.Expect({"server", 1}, 2);
+  EXPECT_EQ(told(), Endpoints());
+  monitor.Receive(server);
+  EXPECT_EQ(told(), Endpoints());
+  server.incarnation = 2;
+  server.endpoint = "tcp://10.0.0.8:1";
+  monitor.Receive(server);
+  EXPECT_EQ(told(), Endpoints{"server-1 tcp://10.0.0.8:1"});
 }
 
 class HeartbeatSenderTest : public ::testing::Test {
@@ -335,6 +377,19 @@ TEST_F(HeartbeatSenderTest, HearsThatItShallStop) {
   monitor_.OrderStop(kId, "the run is complete");
   Await([&] { return sender.StopOrder().has_value(); }, "the order");
   EXPECT_EQ(sender.StopOrder(), "the run is complete");
+}
+
+TEST_F(HeartbeatSenderTest, TellsItsEndpointAndHearsThoseOfOthers) {
+  StartSupervisor();
+  HeartbeatSender sender(Options(milliseconds(1)));
+  Await([&] { return Is(RoleState::kStarting); }, "the first heartbeat");
+  EXPECT_EQ(sender.EndpointOf(kId), "");
+  sender.SetEndpoint("tcp://10.0.0.7:1");
+  Await([&] { return sender.EndpointOf(kId) == "tcp://10.0.0.7:1"; },
+        "the endpoint");
+  EXPECT_EQ(sender.EndpointOf({"actor", 8}), "");
+  monitor_.NoteEnd(kId);
+  Await([&] { return sender.EndpointOf(kId).empty(); }, "its end");
 }
 
 TEST_F(HeartbeatSenderTest, SendsItsLastNumbersWhenItEnds) {
