@@ -29,7 +29,7 @@ std::unique_ptr<Replicator> MakeServerOrWorker(const StrategyRequest& request) {
   return rank.is_server
              ? MakeParameterServer(request.config, request.seed, rank.index,
                                    rank.folder, request.make_backend)
-             : MakeParameterWorker(request.config, request.seed, rank.index,
+             : MakeParameterWorker(request.config, request.seed, rank,
                                    request.make_backend);
 }
 

@@ -128,6 +128,12 @@ struct ProcessRank {
   int index = 0;
   // The folder of a server's checkpoints; empty for none.
   std::filesystem::path folder = {};
+  // A worker's: the present address of a server that may move to another host,
+  // empty while it is away. Null: it is the one in ReplicationConfig::servers.
+  std::function<std::string(int server)> find_server = {};
+  // A worker's: whether the process was asked to end. It then waits no longer
+  // for a server that is away. Null: never.
+  std::function<bool()> should_stop = {};
 };
 
 class Replicator {

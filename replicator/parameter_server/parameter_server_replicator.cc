@@ -279,6 +279,8 @@ class ParameterServer : public Replicator {
   // Does not belong to a worker: serves the seed's first values and what is
   // assigned.
   runtime::VariableStore& variables() override { return variables_; }
+  // Saves, unless the training is over: the next server goes on from there.
+  void Stop() override;
 
   // Serves requests until the deadline.
   NextResult Serve(Clock::TimePoint deadline);
@@ -412,6 +414,12 @@ void ParameterServer::Take(RequestQueue::Request request) {
   } catch (const InvalidArgument& e) {
     fail(rpc::ErrorCode::kInvalidArgument, e);
   }
+}
+
+void ParameterServer::Stop() {
+  if (shard_ == nullptr || shard_->is_over()) return;
+  if (saving_.valid()) saving_.wait();
+  Save();
 }
 
 void ParameterServer::Save() {

@@ -27,17 +27,21 @@
 // started again joins again; its unfinished step is dropped.
 namespace replicant::replicator {
 
+// Worker `rank.index`. While a server is away it waits without end, and without
+// an answer from one that is not, for ReplicationConfig::timeout_s. Once it was
+// asked to stop it waits 2 s for a server that is away; from then on
+// Step::Run() returns kTimeout, and variables() throws CommError until Stop().
 std::unique_ptr<Replicator> MakeParameterWorker(
-    const ReplicationConfig& config, uint64_t seed, int worker,
+    const ReplicationConfig& config, uint64_t seed, const ProcessRank& rank,
     const kernels::BackendFactory& make_backend);
 
 // A server. Its steps answer workers: Run() returns kTimeout at its deadline,
 // and kEnd once the first worker has ended the training.
 //
-// Every server_checkpoint_interval_s the server saves its variables to
-// `folder`/version-N and deletes the older version. A server that finds such a
-// checkpoint at its start continues from it, and removes what a killed one has
-// left unfinished. With an empty `folder` it saves nothing.
+// Every server_checkpoint_interval_s, and in Stop(), the server saves its
+// variables to `folder`/version-N and deletes the older version. A server that
+// finds such a checkpoint at its start continues from it, and removes what a
+// killed one has left unfinished. With an empty `folder` it saves nothing.
 std::unique_ptr<Replicator> MakeParameterServer(
     const ReplicationConfig& config, uint64_t seed, int server,
     const std::filesystem::path& folder,

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,11 +64,13 @@ ReplicationConfig GroupConfig(ReplicationConfig config, int group) {
 
 class ParameterWorker : public Replicator {
  public:
-  ParameterWorker(const ReplicationConfig& config, uint64_t seed, int worker,
+  ParameterWorker(const ReplicationConfig& config, uint64_t seed,
+                  const ProcessRank& process,
                   const kernels::BackendFactory& make_backend)
       : config_(config),
-        worker_(worker),
-        rank_(GroupRank::Of(config, worker)),
+        process_(process),
+        worker_(process.index),
+        rank_(GroupRank::Of(config, worker_)),
         inner_(std::make_unique<SynchronousReplicator>(
             GroupConfig(config, rank_.group), seed, make_backend, rank_.member,
             rank_.group)) {
@@ -84,7 +87,10 @@ class ParameterWorker : public Replicator {
   int accumulation_steps() const override { return config_.accumulation_steps; }
   int process_id() const override { return worker_; }
   runtime::VariableStore& variables() override {
-    if (worker_ == 0 && is_started_ && !is_over_) PullAll();
+    if (worker_ == 0 && is_started_ && !is_over_) {
+      if (!cut_off_.empty()) throw CommError(cut_off_);
+      PullAll();
+    }
     return inner_->variables();
   }
   void Stop() override;
@@ -92,6 +98,8 @@ class ParameterWorker : public Replicator {
   // --- for its steps ---
 
   NextResult Run(Step& inner, Clock::TimePoint deadline);
+  // Run() while no server is away.
+  NextResult RunConnected(Step& inner, Clock::TimePoint deadline);
   int group() const { return rank_.group; }
   int64_t num_new_steps() const { return num_new_steps_; }
 
@@ -141,6 +149,7 @@ class ParameterWorker : public Replicator {
   bool HaveVariablesChanged() const;
 
   const ReplicationConfig config_;
+  const ProcessRank process_;
   const int worker_;
   const GroupRank rank_;
   std::unique_ptr<SynchronousReplicator> inner_;
@@ -149,6 +158,9 @@ class ParameterWorker : public Replicator {
   std::vector<std::unique_ptr<ServerLink>> servers_;  // of a leader
   bool is_started_ = false;
   bool is_over_ = false;
+  // why no step is made any more, though the training goes on; empty: all is
+  // well
+  std::string cut_off_;
   bool is_checking_servers_ = false;
   uint64_t sequence_ = 0;
   // the sequence of the pull that waits for its push
@@ -259,11 +271,21 @@ void ParameterWorker::Start() {
     const auto server = static_cast<int>(i);
     auto link = std::make_unique<ServerLink>(
         context_,
-        ServerLink::Options{.server = server,
-                            .endpoint = config_.servers[i],
-                            .worker = static_cast<uint32_t>(rank_.group),
-                            .description = description,
-                            .timeout = FromSeconds(config_.timeout_s)},
+        ServerLink::Options{
+            .server = server,
+            .find =
+                [this, server] {
+                  return process_.find_server
+                             ? process_.find_server(server)
+                             : config_.servers[static_cast<size_t>(server)];
+                },
+            .should_stop =
+                [this] {
+                  return process_.should_stop && process_.should_stop();
+                },
+            .worker = static_cast<uint32_t>(rank_.group),
+            .description = description,
+            .timeout = FromSeconds(config_.timeout_s)},
         key);
     link->held = HeldVariables(sharding, server);
     for (const StepSplit* split : splits) {
@@ -300,6 +322,23 @@ NextResult ParameterWorker::Run(Step& inner, Clock::TimePoint deadline) {
     inner_->Stop();
     return NextResult::kEnd;
   }
+  if (!cut_off_.empty()) {
+    std::this_thread::sleep_until(deadline);
+    return NextResult::kTimeout;
+  }
+  try {
+    return RunConnected(inner, deadline);
+  } catch (const ServerAway& away) {
+    // the other processes of a group notice only that this one ends
+    if (config_.processes_per_group > 1) throw;
+    spdlog::warn("{}", away.what());
+    cut_off_ = away.what();
+    return NextResult::kTimeout;
+  }
+}
+
+NextResult ParameterWorker::RunConnected(Step& inner,
+                                         Clock::TimePoint deadline) {
   if (!is_started_) {
     Start();
   } else if (worker_ == 0 && HaveVariablesChanged()) {
@@ -487,8 +526,9 @@ bool ParameterWorker::HaveVariablesChanged() const {
 }  // namespace
 
 std::unique_ptr<Replicator> MakeParameterWorker(
-    const ReplicationConfig& config, uint64_t seed, int worker,
+    const ReplicationConfig& config, uint64_t seed, const ProcessRank& rank,
     const kernels::BackendFactory& make_backend) {
+  const int worker = rank.index;
   if (worker < 0 || worker >= config.num_workers()) {
     throw ConfigError(
         fmt::format("replication: no worker {} among {} replicas in groups of "
@@ -496,7 +536,7 @@ std::unique_ptr<Replicator> MakeParameterWorker(
                     worker, config.replicas, config.replicas_per_group,
                     config.num_workers() - 1));
   }
-  return std::make_unique<ParameterWorker>(config, seed, worker, make_backend);
+  return std::make_unique<ParameterWorker>(config, seed, rank, make_backend);
 }
 
 }  // namespace replicant::replicator

@@ -16,12 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 using Status = ServerReply::Status;
 
-// Time during which the worker tries to tell the servers of the end.
+// Time during which a worker that ends tries to reach a server.
 constexpr auto kLeaveTime = 2s;
 // A request without an answer is repeated after this time.
 constexpr auto kAttempt = 5s;
-// Interval of a wait for one server at which the others are checked.
-constexpr auto kLongWait = 1s;
+// Interval of a wait for one server at which it and the others are looked for.
+constexpr auto kLook = 500ms;
 
 }  // namespace
 
@@ -32,12 +32,24 @@ ServerLink::ServerLink(rpc::ZmqContext& context, Options options,
       client_(context, ParameterServerProtocol(),
               {.socket = {.curve = key.client_role()},
                .name = fmt::format("worker-{}", options_.worker)}) {
-  client_.Connect(options_.endpoint);
+  Follow();
 }
 
 std::string ServerLink::Name() const {
-  return fmt::format("parameter server {} at {}", options_.server,
-                     options_.endpoint);
+  return endpoint_.empty() ? fmt::format("parameter server {}", options_.server)
+                           : fmt::format("parameter server {} at {}",
+                                         options_.server, endpoint_);
+}
+
+void ServerLink::Follow() {
+  const std::string endpoint = options_.find();
+  is_away_ = endpoint.empty();
+  if (is_away_ || endpoint == endpoint_) return;
+  client_.Connect(endpoint);
+  if (!endpoint_.empty()) {
+    spdlog::info("{} is now at {}", Name(), endpoint);
+  }
+  endpoint_ = endpoint;
 }
 
 void ServerLink::Start(ServerMessage kind, uint64_t sequence, uint32_t step,
@@ -64,6 +76,7 @@ ServerLink::Answer ServerLink::Finish() {
 }
 
 void ServerLink::End() {
+  if (is_away_) return;
   payload_ =
       rpc::EncodeMessage(ServerRequest{.worker = options_.worker, .run = run_});
   kind_ = ServerMessage::kEnd;
@@ -86,6 +99,7 @@ int64_t ServerLink::Join() {
 }
 
 void ServerLink::CheckServer() {
+  Follow();
   client_.Process(Clock::Duration(0));
   const uint64_t session = client_.session_id();
   if (joined_session_ != 0 && session != 0 && session != joined_session_) {
@@ -130,16 +144,39 @@ void ServerLink::Send() {
   REPLICANT_CHECK(request_.has_value(), "too many requests");
 }
 
-ServerLink::Answer ServerLink::Await() {
-  // another server may be the one that all wait for
-  for (auto next = Clock::Real().Now() + kLongWait;
-       on_long_wait && !client_.IsDone(*request_);) {
-    client_.Process(std::max(next - Clock::Real().Now(), Clock::Duration(0)));
-    if (Clock::Real().Now() < next) continue;
-    on_long_wait();
-    next = Clock::Real().Now() + kLongWait;
+rpc::CallReply ServerLink::AwaitReply() {
+  const auto now = [] { return Clock::Real().Now(); };
+  Clock::TimePoint next = now() + kLook;
+  // or was not asked to stop
+  Clock::TimePoint connected_at = now();
+  bool was_away = false;
+  while (true) {
+    if (client_.IsDone(*request_)) {
+      rpc::CallReply reply = client_.Wait(*request_);
+      // the time of one that was away does not count
+      if (reply.result != rpc::CallResult::kTimeout || !was_away) return reply;
+      was_away = false;
+      Send();
+    }
+    client_.Process(std::max(next - now(), Clock::Duration(0)));
+    if (now() < next) continue;
+    next = now() + kLook;
+    Follow();
+    was_away |= is_away_;
+    if (!options_.should_stop() || client_.IsResponsive()) {
+      connected_at = now();
+    } else if (now() - connected_at >= kLeaveTime) {
+      is_away_ = true;
+      throw ServerAway(fmt::format("worker {}: {} is away, asked to {}",
+                                   options_.worker, Name(), what_));
+    }
+    // another server may be the one that all wait for
+    if (on_long_wait) on_long_wait();
   }
-  rpc::CallReply reply = client_.Wait(*request_);
+}
+
+ServerLink::Answer ServerLink::Await() {
+  rpc::CallReply reply = AwaitReply();
   switch (reply.result) {
     case rpc::CallResult::kOk:
       break;

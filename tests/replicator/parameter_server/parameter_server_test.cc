@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/mutex.h"
 #include "engine/graph/ops/random.h"
 #include "replicator/make_replicator.h"
 #include "replicator/parameter_server/parameter_server_replicator.h"
@@ -404,6 +405,116 @@ TEST(ParameterServersTest, NamesAServerThatDoesNotAnswer) {
                         "for 0 s, asked to join; hint: `learner --role server "
                         "--index 0` serves there",
                         config.servers[0]));
+}
+
+// A server's address, told as a fleet tells it.
+class ToldAddress {
+ public:
+  std::string Find() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    ++num_looks_;
+    return address_;
+  }
+  void Set(const std::string& address) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    address_ = address;
+  }
+  // Waits until a worker has looked for the server again.
+  void AwaitLook() EXCLUDES(mutex_) {
+    const int before = num_looks();
+    while (num_looks() == before) std::this_thread::sleep_for(1ms);
+  }
+
+ private:
+  int num_looks() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return num_looks_;
+  }
+  Mutex mutex_;
+  std::string address_ GUARDED_BY(mutex_);
+  int num_looks_ GUARDED_BY(mutex_) = 0;
+};
+
+// Would catch a worker that asks where a server has been, that takes the time
+// without a server for its silence, or a server that does not save at its end.
+TEST(ParameterServersTest, WorkersFollowAServerThatMoves) {
+  const ServerFolder folder;
+  ReplicationConfig config = folder.Config(1, 1, 0);
+  config.timeout_s = 2.0;
+  config.server_checkpoint_interval_s = 1000.0;
+  const auto checkpoints = folder.path() / "checkpoints";
+  ToldAddress address;
+  const auto serve = [&](const char* name) {
+    config.servers = {fmt::format("ipc://{}/{}", folder.path().string(), name)};
+    auto server = std::make_unique<ServerThread>(
+        config, 0, Rows(16, 0, RealValue), GapStep, checkpoints);
+    address.Set(config.servers[0]);
+    return server;
+  };
+  std::atomic<int> num_steps = 0;
+  std::atomic<int> num_wanted = 1'000'000;
+  double count = 0.0;
+  std::thread worker([&, config = config] {
+    const auto replicator = MakeReplicator(
+        config, /*seed=*/3,
+        {.find_server = [&](int /*server*/) { return address.Find(); }});
+    const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
+    const auto step = replicator->Build(*input, GapStep);
+    while (num_steps < num_wanted && step->Run(kNoWait) == NextResult::kOk) {
+      ++num_steps;
+    }
+    count = Floats(replicator->variables()).at("count")[0];
+    replicator->Stop();
+  });
+  // twice a second, so for longer than the timeout
+  for (int i = 0; i < 6; ++i) address.AwaitLook();
+  auto server = serve("first");
+  while (num_steps < 10) std::this_thread::sleep_for(1ms);
+  server.reset();
+  address.Set("");
+  EXPECT_TRUE(std::filesystem::exists(checkpoints));
+  num_wanted = num_steps + 10;
+  server = serve("second");
+  worker.join();
+  EXPECT_EQ(num_steps, num_wanted);
+  // the server's end loses a step that was under way
+  EXPECT_GE(count, num_wanted - 1);
+}
+
+// The timeout is two minutes.
+TEST(ParameterServersTest, AWorkerThatEndsWaitsForNoServer) {
+  const ServerFolder folder;
+  const ReplicationConfig config = folder.Config(2, 2, 0);
+  auto servers = StartServers(config, GapStep);
+  const auto start = Clock::Real().Now();
+  std::atomic<bool> is_stopped = false;
+  {
+    const auto replicator = MakeReplicator(
+        config, /*seed=*/3, {.should_stop = [&] { return is_stopped.load(); }});
+    const auto input = replicator->MakeInput(Rows(1, 1'000'000, WholeValue));
+    const auto step = replicator->Build(*input, GapStep);
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    // a server that answers is no reason to give up
+    is_stopped = true;
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kOk);
+    servers[1].reset();
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kTimeout);
+    EXPECT_EQ(step->Run(kNoWait), NextResult::kTimeout);
+    EXPECT_THAT(MessageOf<CommError>([&] { replicator->variables(); }),
+                HasSubstr("worker 0: parameter server 1 at ipc://"));
+    replicator->Stop();
+    // what it has, for those that it publishes them to
+    EXPECT_EQ(Floats(replicator->variables()).size(), 2u);
+  }
+  servers.clear();
+  // one that has never joined
+  const auto late = MakeReplicator(
+      config, /*seed=*/3, {.index = 1, .should_stop = [] { return true; }});
+  const auto input = late->MakeInput(Rows(1, 10, WholeValue));
+  const auto step = late->Build(*input, GapStep);
+  EXPECT_EQ(step->Run(kNoWait), NextResult::kTimeout);
+  late->Stop();
+  EXPECT_LT(Clock::Real().Now() - start, 60s);
 }
 
 TEST(ParameterServersTest, RefusesAWorkerThatTrainsSomethingElse) {

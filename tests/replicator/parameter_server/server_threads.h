@@ -57,6 +57,7 @@ class ServerThread {
                  step->Run(Clock::Real().Now() + patience) !=
                      NextResult::kEnd) {
           }
+          replicator->Stop();
         }) {}
 
  private:
