@@ -33,8 +33,9 @@ ActorsConfig ActorsConfig::Read(config::Reader& reader) {
                "threads of the inference server's policy (inference: host)");
   reader.Field("inference_bind", &c.inference_bind,
                "address at which the inference server listens; auto: a socket "
-               "of this host, and with hosts that join a free port of "
-               "cluster.address (inference: host)");
+               "of this host, with hosts that join a free port of "
+               "cluster.address, and with cluster.inference_on_host one of the "
+               "server's host (inference: host)");
   reader.Field("inference_wait_ms", &c.inference_wait_ms, {0.1, 10000.0},
                "milliseconds for which an observation waits for observations "
                "of other actors (inference: host)");

@@ -40,7 +40,14 @@ RemotePolicy::RemotePolicy(const agents::TaskSpec& task,
       noise_scales_(static_cast<size_t>(options_.num_environments)),
       client_(context_, InferenceProtocol(),
               {.socket = {.curve = options_.curve}, .name = options_.name}) {
-  client_.Connect(options_.endpoint);
+  Follow();
+}
+
+void RemotePolicy::Follow() {
+  const std::string endpoint = options_.find_server();
+  if (endpoint.empty() || endpoint == endpoint_) return;
+  client_.Connect(endpoint);
+  endpoint_ = endpoint;
 }
 
 std::optional<rpc::CallReply> RemotePolicy::Ask(uint16_t kind,
@@ -51,16 +58,17 @@ std::optional<rpc::CallReply> RemotePolicy::Ask(uint16_t kind,
   call.attempt_timeout = kAttempt;
   const Clock::TimePoint begin = Clock::Real().Now();
   const auto id = client_.Start(kind, std::move(request), call);
-  if (!id) throw CommError(options_.endpoint + ": too many requests");
+  if (!id) throw CommError(endpoint_ + ": too many requests");
   while (!client_.WaitAny(kLook)) {
     if (options_.is_over()) return std::nullopt;
+    Follow();
   }
   rpc::CallReply reply = client_.Wait(*id);
   waited_s_ += ToSeconds(Clock::Real().Now() - begin);
   if (reply.result == rpc::CallResult::kError &&
       (reply.error == rpc::ErrorCode::kInvalidArgument ||
        reply.error == rpc::ErrorCode::kMalformed)) {
-    throw CommError(fmt::format("{}: {}", options_.endpoint, reply.error_text));
+    throw CommError(fmt::format("{}: {}", endpoint_, reply.error_text));
   }
   return reply;
 }
@@ -81,7 +89,7 @@ TensorView RemotePolicy::Act(int64_t /*step*/) {
     const std::span<float> actions = actions_.MutableSpan<float>();
     if (act.actions.size() != actions.size()) {
       throw CommError(fmt::format("{}: {} numbers of actions, expected {}",
-                                  options_.endpoint, act.actions.size(),
+                                  endpoint_, act.actions.size(),
                                   actions.size()));
     }
     std::ranges::copy(act.actions, actions.begin());
@@ -110,7 +118,7 @@ void RemotePolicy::AwaitParameters(Clock::Duration timeout) {
             "{}: the policy takes observations of {} bytes and states of {} "
             "numbers and returns actions of {}, but actor '{}' has {}, {} and "
             "{}; hint: give both the same task",
-            options_.endpoint, info.observation_bytes, info.state_size,
+            endpoint_, info.observation_bytes, info.state_size,
             info.action_size, options_.name, row_bytes, state_size,
             action_size));
       }

@@ -16,7 +16,8 @@
 namespace replicant::actors {
 
 struct RemotePolicyOptions {
-  std::string endpoint;  // of the inference server
+  // The present address of the inference server; empty while it is away.
+  std::function<std::string()> find_server;
   rpc::CurveRole curve = {};
   std::string name = "actor";
   int64_t num_environments = 1;
@@ -26,7 +27,8 @@ struct RemotePolicyOptions {
 
 // A policy that the inference server of the host computes
 // (actors/inference_server.h). While the server is away, calls wait for the
-// next one: a request without an answer is sent again.
+// next one, which may be on another host: a request without an answer is sent
+// again.
 //
 // Thread-safety: one thread makes all calls.
 class RemotePolicy : public Policy {
@@ -59,6 +61,8 @@ class RemotePolicy : public Policy {
  private:
   // The answer; std::nullopt if is_over().
   std::optional<rpc::CallReply> Ask(uint16_t kind, rpc::Message request);
+  // Connects to the server's present address.
+  void Follow();
 
   const RemotePolicyOptions options_;
   HostTensor observations_;
@@ -67,6 +71,7 @@ class RemotePolicy : public Policy {
   std::vector<float> noise_scales_;
   rpc::ZmqContext context_;
   rpc::Client client_;
+  std::string endpoint_;  // the last one; empty: none was known yet
   std::optional<uint64_t> version_;
   int64_t agent_steps_ = 0;
   double waited_s_ = 0.0;

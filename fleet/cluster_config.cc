@@ -227,7 +227,8 @@ SkypilotConfig SkypilotConfig::Read(config::Reader& reader) {
 SlurmConfig SlurmConfig::Read(config::Reader& reader) {
   SlurmConfig c;
   reader.Field("partition", &c.partition,
-               "partition of the learner's job; empty: the site's default");
+               "partition of every job but the actors' array; empty: the "
+               "site's default");
   reader.Field("actor_partition", &c.actor_partition,
                "partition of the actors' array; empty: the learner's");
   reader.Field("account", &c.account,
@@ -316,14 +317,15 @@ ClusterConfig ClusterConfig::Read(config::Reader& reader) {
   reader.Field("servers_on_hosts", &c.servers_on_hosts,
                "whether each parameter server runs on a host that joins by "
                "fleet --join ... --role server-N. learner.replication.servers "
-               "are then those hosts' tcp://HOST:PORT; fleet --render "
-               "kubernetes and skypilot make a pod or a node for each and fill "
-               "in its name");
+               "are then auto each, and the servers tell their addresses to "
+               "the run, or those hosts' tcp://HOST:PORT. fleet --render makes "
+               "a job, a pod or a node for each");
   reader.Field("inference_on_host", &c.inference_on_host,
                "whether the inference server runs on a host that joins by "
                "fleet --join ... --role inference-0. actors.inference_bind is "
-               "then that host's tcp://HOST:PORT; fleet --render kubernetes "
-               "and skypilot make a pod or a node for it and fill in its name");
+               "then auto, and the server tells its address to the run, or "
+               "that host's tcp://HOST:PORT. fleet --render makes a job, a pod "
+               "or a node for it");
   reader.Field("programs", &c.programs,
                "folder of the programs on the other hosts, or the path of "
                "your own program; empty: the same as here");
@@ -466,6 +468,15 @@ std::string ResolveClusterAddress(const std::string& given,
   throw ConfigError(
       "cluster.address: this host has no network interface with a link; hint: "
       "give the numeric address at which the other hosts reach it");
+}
+
+std::string AddressBeside(const std::string& endpoint) {
+  const size_t begin = endpoint.find("://") + 3;
+  const std::string host = endpoint.substr(begin, endpoint.rfind(':') - begin);
+  if (host.starts_with("127.") || host == "[::1]") return host;
+  std::string name = host;
+  std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
+  return ResolveClusterAddress("auto", {{.name = name}});
 }
 
 }  // namespace replicant::fleet

@@ -162,4 +162,9 @@ std::vector<std::string> FillTemplate(const std::string& command_template,
 std::string ResolveClusterAddress(const std::string& given,
                                   const std::vector<HostConfig>& hosts);
 
+// The same for a part of the run on this host: the address from which this host
+// reaches the launcher at `endpoint` ("tcp://10.0.0.2:7100"). Loopback if the
+// launcher is reached there: all processes are then on this machine.
+std::string AddressBeside(const std::string& endpoint);
+
 }  // namespace replicant::fleet

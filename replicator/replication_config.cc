@@ -110,8 +110,11 @@ void ReadGroups(config::Reader& reader, ReplicationConfig* c) {
                "off: a stalled process is then found after timeout_s");
   reader.Field(
       "servers", &c->servers, {1, 64},
-      "parameter_server: addresses of the servers; auto: a socket of this run, "
-      "for this host only. Each server holds a part of the variables");
+      "parameter_server: addresses of the servers; auto: a socket of this "
+      "host, "
+      "with hosts that join a free port of cluster.address, and with "
+      "cluster.servers_on_hosts one of the server's host. Each server holds a "
+      "part of the variables");
   reader.Field("replicas_per_group", &c->replicas_per_group, {1, 1024},
                "parameter_server: replicas in each group, which make their "
                "steps together; groups do not wait for each other");

@@ -39,10 +39,11 @@ class OwnPolicy : public ActorPolicy {
 class ServedPolicy : public ActorPolicy {
  public:
   ServedPolicy(const RunConfig& config, const agents::TaskSpec& task,
-               int64_t index, std::function<bool()> is_over)
+               int64_t index, std::function<std::string()> find_server,
+               std::function<bool()> is_over)
       : remote_(
             task,
-            {.endpoint = config.actors.inference_bind,
+            {.find_server = std::move(find_server),
              .curve = rpc::GroupKey::FromFile(KeyFileOf(config)).client_role(),
              .name = fmt::format("actor-{}", index),
              .num_environments = config.actors.environments,
@@ -62,15 +63,14 @@ class ServedPolicy : public ActorPolicy {
 
 }  // namespace
 
-std::unique_ptr<ActorPolicy> MakeActorPolicy(const RunConfig& config,
-                                             const agents::TaskSpec& task,
-                                             int64_t index,
-                                             std::function<bool()> is_over) {
+std::unique_ptr<ActorPolicy> MakeActorPolicy(
+    const RunConfig& config, const agents::TaskSpec& task, int64_t index,
+    std::function<std::string()> find_server, std::function<bool()> is_over) {
   if (config.actors.inference == actors::InferencePlace::kActor) {
     return std::make_unique<OwnPolicy>(config, task, index);
   }
-  return std::make_unique<ServedPolicy>(config, task, index,
-                                        std::move(is_over));
+  return std::make_unique<ServedPolicy>(
+      config, task, index, std::move(find_server), std::move(is_over));
 }
 
 }  // namespace replicant::programs

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "actors/policy.h"
 #include "agents/task_spec.h"
@@ -30,11 +31,11 @@ class ActorPolicy {
   virtual int64_t agent_steps() const = 0;
 };
 
-// Makes the policy of actor `index` from the configuration. `is_over` ends
-// waits for an inference server.
-std::unique_ptr<ActorPolicy> MakeActorPolicy(const RunConfig& config,
-                                             const agents::TaskSpec& task,
-                                             int64_t index,
-                                             std::function<bool()> is_over);
+// Makes the policy of actor `index` from the configuration. `find_server` gives
+// the present address of the inference server, empty while it is away, and
+// `is_over` ends waits for it; both are called only with a server.
+std::unique_ptr<ActorPolicy> MakeActorPolicy(
+    const RunConfig& config, const agents::TaskSpec& task, int64_t index,
+    std::function<std::string()> find_server, std::function<bool()> is_over);
 
 }  // namespace replicant::programs

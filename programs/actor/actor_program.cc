@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "programs/actor/actor_policy.h"
 #include "programs/actor/inference_role.h"
 #include "programs/run/check_run.h"
+#include "programs/run/role_endpoint.h"
 #include "programs/run/step_shape.h"
 #include "replay/client/sharded_writer.h"
 
@@ -171,8 +173,13 @@ int Run(const Invocation& invocation, int64_t index) {
   const auto is_over = [&stop, &heartbeat] {
     return stop.count() > 0 || heartbeat.StopOrder().has_value();
   };
+  std::function<std::string()> find_server;
+  if (config.actors.inference == actors::InferencePlace::kHost) {
+    find_server =
+        FindEndpoint({"inference", 0}, heartbeat_options, &heartbeat, config);
+  }
   const std::unique_ptr<ActorPolicy> followed =
-      MakeActorPolicy(config, task, index, is_over);
+      MakeActorPolicy(config, task, index, find_server, is_over);
   Writers writers(config, task, index);
   const actors::HindsightSinks sinks(config.actors.hindsight, config.task.name,
                                      seed, first_environment, &environments,

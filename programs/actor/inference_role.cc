@@ -18,6 +18,7 @@
 #include "base/rpc/server.h"
 #include "base/thread.h"
 #include "fleet/protocol/heartbeat_sender.h"
+#include "programs/run/role_endpoint.h"
 #include "programs/run/stop_on_exit.h"
 
 namespace replicant::programs {
@@ -66,7 +67,7 @@ void Beat(const actors::InferenceServer& inference,
 }  // namespace
 
 int ServeInference(const Invocation& invocation) {
-  const RunConfig& config = invocation.config();
+  RunConfig config = invocation.config();
   const StopSignal stop;
   const auto heartbeat_options =
       fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"inference", 0}});
@@ -102,6 +103,8 @@ int ServeInference(const Invocation& invocation) {
   options.tick_interval = max_wait;
   rpc::Server server(context, actors::InferenceProtocol(), options);
   inference.AttachTo(server);
+  const auto port = ChooseEndpoint(heartbeat_options.id, heartbeat_options,
+                                   &heartbeat, &config);
   spdlog::info("listening at {}", server.Bind(config.actors.inference_bind));
   Thread loop("inference", [&](const Thread::StopToken&) { server.Run(); });
   const StopOnExit stop_on_exit{server};

@@ -11,9 +11,9 @@
 #include "programs/run/shell_word.h"
 
 // One job for launcher, learner, replay and evaluator, an array of jobs that
-// bring actors, and one of jobs that bring a worker of the learner each. Array
-// tasks join by the run's folder, which all nodes see, and may come, go and be
-// requeued one by one.
+// bring actors, and arrays of jobs that bring a worker of the learner, a
+// parameter server or the inference server each. Array tasks join by the run's
+// folder, which all nodes see, and may come, go and be requeued one by one.
 namespace replicant::programs {
 namespace {
 
@@ -150,7 +150,7 @@ void WriteExecutable(const std::filesystem::path& file,
 
 // The array of one kind of hosts.
 struct Array {
-  std::string role;  // "actors", "workers"
+  std::string role;  // "actors", "workers", "servers", "inference"
   int64_t num_tasks = 0;
   std::string partition;
   JobResources job;
@@ -174,16 +174,24 @@ std::vector<Array> ArraysOf(const RunConfig& config) {
                  "$SLURM_ARRAY_TASK_ID",
          .offer = fmt::format("--actors {}", actors)});
   }
-  if (const int64_t workers = NumHosts(config, "worker"); workers > 0) {
-    arrays.push_back({.role = "workers",
-                      .num_tasks = workers,
-                      .partition = slurm.partition,
-                      .job = SumOf(cluster, {{"worker", 1}}),
-                      .host =
-                          "worker=worker-$((SLURM_ARRAY_TASK_ID + 1))\n"
-                          "host=$SLURMD_NODENAME.$SLURM_ARRAY_JOB_ID.$worker",
-                      .offer = "--role \"$worker\""});
-  }
+  const auto add = [&](const char* name, const std::string& role, int first,
+                       const char* keep) {
+    const int64_t count = NumHosts(config, role);
+    if (count == 0) return;
+    arrays.push_back(
+        {.role = name,
+         .num_tasks = count,
+         .partition = slurm.partition,
+         .job = SumOf(cluster, {{role, 1}}),
+         .host = fmt::format("role={}-$((SLURM_ARRAY_TASK_ID + {}))\n"
+                             "host=$SLURMD_NODENAME.$SLURM_ARRAY_JOB_ID.$role",
+                             role, first),
+         .offer = fmt::format("--role \"$role\"{}", keep)});
+  };
+  add("workers", "worker", /*first=*/1, "");
+  // on another node it goes on from what it has saved in the run's folder
+  add("servers", "server", /*first=*/0, " --keep \"$RUN\"");
+  add("inference", "inference", /*first=*/0, "");
   return arrays;
 }
 

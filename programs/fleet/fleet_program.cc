@@ -219,10 +219,10 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
       hosts.expected.push_back({.label = fmt::format("array task {}", i),
                                 .name_end = fmt::format("_{}", i)});
     }
-    for (int64_t i = 1; i <= NumHosts(config, "worker"); ++i) {
-      const std::string worker = fmt::format("worker-{}", i);
-      hosts.expected.push_back(
-          {.label = "the job of " + worker, .name_end = "." + worker});
+    for (const fleet::RoleId& id : RemoteRoles(config)) {
+      if (id.role == "actor") continue;
+      hosts.expected.push_back({.label = "the job of " + id.ToString(),
+                                .name_end = "." + id.ToString()});
     }
   }
   if (config.cluster.backend == fleet::ClusterBackend::kSsh) {

@@ -167,6 +167,10 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
       .role = join.role,
       .slots = join.role == "actor" ? static_cast<uint32_t>(join.actors) : 1,
       .join_timeout = std::chrono::seconds(join.join_timeout_s)};
+  // the learner may read its variables before it ends, and it saves them
+  if (join.role.starts_with("server-")) {
+    options.drain_timeout = std::chrono::seconds(20);
+  }
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
     const fleet::LauncherAddress launcher = ReadTicket(folder.path());

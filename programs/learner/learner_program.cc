@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -30,6 +31,7 @@
 #include "programs/run/launcher_place.h"
 #include "programs/run/make_workload.h"
 #include "programs/run/mix_prior.h"
+#include "programs/run/role_endpoint.h"
 #include "programs/run/step_shape.h"
 #include "programs/run/stop_order.h"
 #include "replay/client/batch_reader.h"
@@ -44,6 +46,9 @@ using learner::EndReason;
 using learner::Workload;
 
 constexpr const char* kEvaluate = "--evaluate";
+// Time for which a parameter server serves on after a signal that may have gone
+// to every process of a batch job, the learner's too.
+constexpr auto kServerStays = std::chrono::seconds(10);
 
 struct LearnerOptions {
   std::string role;  // empty: learner, or the launcher's role
@@ -98,14 +103,39 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   return reader;
 }
 
+// How a worker finds the parameter servers; null for a strategy without them.
+std::function<std::string(int server)> FindServers(
+    const RunConfig& config, const fleet::HeartbeatSenderOptions& options,
+    const fleet::HeartbeatSender* heartbeat) {
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  if (!replication.strategy->has_servers) return nullptr;
+  std::vector<std::function<std::string()>> servers;
+  for (size_t i = 0; i < replication.servers.size(); ++i) {
+    servers.push_back(FindEndpoint({"server", static_cast<uint32_t>(i)},
+                                   options, heartbeat, config));
+  }
+  return
+      [servers](int server) { return servers[static_cast<size_t>(server)](); };
+}
+
 // Runs a process that takes part in the learner's steps: a parameter server, or
 // a worker after the first.
 int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
-              const replicator::ProcessRank& place) {
-  const RunConfig& config = invocation.config();
+              replicator::ProcessRank place) {
+  RunConfig config = invocation.config();
   const StopSignal stop;
-  fleet::HeartbeatSender heartbeat(
-      fleet::HeartbeatSenderOptions::FromEnvironment({.id = id}));
+  const auto heartbeat_options =
+      fleet::HeartbeatSenderOptions::FromEnvironment({.id = id});
+  fleet::HeartbeatSender heartbeat(heartbeat_options);
+  const auto port = place.is_server ? ChooseEndpoint(id, heartbeat_options,
+                                                     &heartbeat, &config)
+                                    : std::nullopt;
+  if (!place.is_server) {
+    place.find_server = FindServers(config, heartbeat_options, &heartbeat);
+    place.should_stop = [&] {
+      return stop.count() > 0 || heartbeat.StopOrder();
+    };
+  }
   auto replicator =
       replicator::MakeReplicator(config.learner.replication,
                                  static_cast<uint64_t>(config.run.seed), place);
@@ -121,9 +151,21 @@ int RunBeside(const Invocation& invocation, const fleet::RoleId& id,
   const std::unique_ptr<Workload> workload = MakeWorkload(
       invocation, std::move(replicator), transitions ? &*transitions : nullptr);
   heartbeat.SetState(fleet::RoleState::kRunning);
-  // such a worker ends with that process, which would otherwise miss it
+  std::optional<Clock::TimePoint> stays_until;
   learner::Follow(*workload, [&] {
-    return !makes_every_step && (stop.count() > 0 || heartbeat.StopOrder());
+    // such a worker ends with that process, which would otherwise miss it
+    if (makes_every_step) return false;
+    if (heartbeat.StopOrder()) return true;
+    if (stop.count() == 0) return false;
+    if (!place.is_server || heartbeat_options.endpoint.empty()) return true;
+    // the order comes once the learner has read the variables; the news of the
+    // state fetch it
+    const Clock::TimePoint now = Clock::Real().Now();
+    if (!stays_until) {
+      heartbeat.SetState(fleet::RoleState::kDraining, "until the learner ends");
+      stays_until = now + kServerStays;
+    }
+    return now >= *stays_until;
   });
   workload->Stop();
   heartbeat.SetState(fleet::RoleState::kDraining, "the training is over");
@@ -167,8 +209,13 @@ int Run(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   CheckLaunch(config.learner.replication);
   const StopSignal stop;
+  // set once this process is known to lead; steps call them
+  std::function<std::string(int server)> find_server;
+  std::function<bool()> should_stop;
   auto replicator = replicator::MakeReplicator(
-      config.learner.replication, static_cast<uint64_t>(config.run.seed));
+      config.learner.replication, static_cast<uint64_t>(config.run.seed),
+      {.find_server = [&](int server) { return find_server(server); },
+       .should_stop = [&] { return should_stop(); }});
   if (replicator->process_id() > 0) {
     // under MPI
     learner::Follow(
@@ -184,6 +231,8 @@ int Run(const Invocation& invocation) {
   DiskQueue disk;
   LearnerReport report(heartbeat_options, config, &disk);
   fleet::HeartbeatSender& heartbeat = report.heartbeat();
+  find_server = FindServers(config, heartbeat_options, &heartbeat);
+  should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); };
   std::optional<replay::BatchReader> transitions;
   std::unique_ptr<replay::MixedSource> mixed;
   if (config.has_actors()) {
@@ -198,7 +247,7 @@ int Run(const Invocation& invocation) {
       MakeWorkload(invocation, std::move(replicator), source);
   learner::Learner learner(
       config.learner, RunFolderOf(config), workload.get(),
-      {.should_stop = [&] { return stop.count() > 0 || heartbeat.StopOrder(); },
+      {.should_stop = should_stop,
        .on_step = [&](int64_t step,
                       double seconds) { report.SetStep(step, seconds); },
        .on_progress =

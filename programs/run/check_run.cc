@@ -198,12 +198,12 @@ void CheckWorkers(const RunConfig& config) {
 // Throws ConfigError if other hosts do not reach the part at its address.
 void CheckReach(const PartAddress& address, const std::string& backend) {
   const std::string& endpoint = *address.endpoint;
-  if (address.is_elsewhere &&
+  if (address.is_elsewhere && !address.is_told() &&
       (endpoint == "auto" || fleet::IsOfAnyPort(endpoint))) {
-    throw ConfigError(
-        fmt::format("{}: '{}', but another host joins for it; want that host's "
-                    "tcp://HOST:PORT",
-                    address.key, endpoint));
+    throw ConfigError(fmt::format(
+        "{}: '{}', but another host joins for it; want {}that "
+        "host's tcp://HOST:PORT",
+        address.key, endpoint, address.may_be_told ? "auto or " : ""));
   }
   if (endpoint == "auto") return;
   if (!endpoint.starts_with("tcp://") || endpoint.starts_with("tcp://127.") ||

@@ -236,6 +236,7 @@ std::vector<PartAddress> AddressesOf(RunConfig* config) {
   if (config->actors.inference == actors::InferencePlace::kHost) {
     addresses.push_back({"inference", "actors.inference_bind",
                          &config->actors.inference_bind,
+                         config->cluster.has_remote_inference(),
                          config->cluster.has_remote_inference()});
   }
   const replicator::ReplicationConfig& replication =
@@ -245,6 +246,7 @@ std::vector<PartAddress> AddressesOf(RunConfig* config) {
   for (size_t i = 0; i < servers.size(); ++i) {
     addresses.push_back({fmt::format("server-{}", i),
                          "learner.replication.servers", &servers[i],
+                         config->cluster.has_remote_servers(),
                          config->cluster.has_remote_servers()});
   }
   return addresses;
@@ -254,6 +256,7 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config) {
   for (const PartAddress& address : AddressesOf(config)) {
     std::string& endpoint = *address.endpoint;
+    if (address.is_told()) continue;
     const bool is_chosen = endpoint == "auto" || fleet::IsOfAnyPort(endpoint);
     const std::string announced =
         is_chosen ? AnnouncedAddress(run_folder, address.part) : "";
@@ -299,7 +302,7 @@ AnnouncedAddresses AnnounceAddresses(const std::filesystem::path& run_folder,
     const std::string host = fleet::ResolveClusterAddress(
         config->cluster.address, config->cluster.hosts);
     for (const PartAddress& address : addresses) {
-      if (*address.endpoint == "auto") {
+      if (*address.endpoint == "auto" && !address.is_told()) {
         *address.endpoint = fmt::format("tcp://{}:*", host);
       }
     }

@@ -82,6 +82,11 @@ struct PartAddress {
   std::string* endpoint;
   // of another host, which joins for this part
   bool is_elsewhere = false;
+  // Whether the process there may choose the address itself.
+  bool may_be_told = false;
+
+  // Whether it does: programs/run/role_endpoint.h.
+  bool is_told() const { return may_be_told && *endpoint == "auto"; }
 };
 // The addresses in `config`, of a run with actors or with parameter servers.
 std::vector<PartAddress> AddressesOf(RunConfig* config);

@@ -39,7 +39,7 @@ PreemptMode=REQUEUE
 {parameters}
 ReturnToService=2
 SlurmdParameters=config_overrides
-KillWait=5
+KillWait=30
 MinJobAge=300
 SlurmctldTimeout=30
 SlurmdTimeout=60

@@ -219,7 +219,8 @@ class InferenceTest : public ::testing::Test {
                                                   int64_t count) {
     return std::make_unique<RemotePolicy>(
         MakeTask(),
-        RemotePolicyOptions{.endpoint = endpoint, .num_environments = count});
+        RemotePolicyOptions{.find_server = [endpoint] { return endpoint; },
+                            .num_environments = count});
   }
   // Acts without noise on rows [first, ...) of all environments.
   static std::vector<float> Act(RemotePolicy& remote, int64_t first) {
@@ -296,11 +297,50 @@ TEST_F(InferenceTest, AnActorWaitsForANewServer) {
               Pointwise(FloatNear(1e-6F), MeanActions(9, 1, BytesOf(1))));
 }
 
+// Would catch an actor that asks at the address where its server was.
+TEST_F(InferenceTest, AnActorFollowsAServerThatMoves) {
+  std::optional<Service> service;
+  Mutex mutex;
+  std::string endpoint;
+  std::atomic<int> num_looks = 0;
+  std::promise<void> has_acted, is_gone;
+  std::vector<float> actions;
+  std::thread actor([&] {
+    RemotePolicy remote(MakeTask(), {.find_server = [&] {
+                          MutexLock lock(mutex);
+                          ++num_looks;
+                          return endpoint;
+                        }});
+    Act(remote, 0);
+    has_acted.set_value();
+    is_gone.get_future().wait();
+    actions = Act(remote, 9);
+  });
+  // it asks while no address is known
+  while (num_looks < 3) std::this_thread::yield();
+  const auto serve = [&] {
+    served_ = 0;
+    service.emplace(this, OwnAddress());
+    MutexLock lock(mutex);
+    endpoint = service->server.endpoint();
+  };
+  serve();
+  has_acted.get_future().wait();
+  const std::string first = service->server.endpoint();
+  service.reset();
+  is_gone.set_value();
+  serve();
+  ASSERT_NE(service->server.endpoint(), first);
+  actor.join();
+  EXPECT_THAT(actions,
+              Pointwise(FloatNear(1e-6F), MeanActions(9, 1, BytesOf(1))));
+}
+
 // Nothing holds up an actor that ends.
 TEST_F(InferenceTest, AnActorThatEndsWaitsForNoServer) {
   std::atomic<bool> is_over = false;
   RemotePolicy remote(MakeTask(),
-                      {.endpoint = "tcp://127.0.0.1:1",
+                      {.find_server = [] { return "tcp://127.0.0.1:1"; },
                        .is_over = [&is_over] { return is_over.load(); }});
   std::thread stop([&] { is_over = true; });
   EXPECT_THAT(Act(remote, 0), Each(0.0F));
@@ -311,8 +351,9 @@ TEST_F(InferenceTest, AnActorThatEndsWaitsForNoServer) {
 
 TEST_F(InferenceTest, AnActorOfAnotherTaskIsRefused) {
   Service service(this, OwnAddress());
+  const std::string endpoint = service.server.endpoint();
   RemotePolicy remote(MakeTask(/*observation=*/4),
-                      {.endpoint = service.server.endpoint()});
+                      {.find_server = [endpoint] { return endpoint; }});
   EXPECT_THAT(
       MessageOf<CommError>(
           [&] { remote.AwaitParameters(std::chrono::minutes(1)); }),

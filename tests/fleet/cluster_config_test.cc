@@ -89,5 +89,11 @@ TEST(ResolveClusterAddressTest, TakesNumbersAlone) {
             "10.0.0.2; hint: auto, the default, finds this host's address");
 }
 
+// scripts/checks/networks has the addresses that other hosts reach.
+TEST(AddressBesideTest, IsLoopbackBesideALauncherThatIsReachedThere) {
+  EXPECT_EQ(AddressBeside("tcp://127.0.0.1:7100"), "127.0.0.1");
+  EXPECT_EQ(AddressBeside("tcp://[::1]:7100"), "[::1]");
+}
+
 }  // namespace
 }  // namespace replicant::fleet

@@ -160,6 +160,33 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
               ::testing::Not(HasSubstr("learner-0 starts (incarnation 2)")));
 }
 
+// Would catch a learner and a worker that wait for the server until the fleet
+// kills them, after a minute each.
+TEST_F(AsynchronousTrainingTest, ARunEndsThoughAServerIsAway) {
+  const auto output = folder_.path() / "output";
+  Process fleet(
+      {.command = Command(Servers(), {"fleet.restart.server={initial_backoff_s:"
+                                      " 300, max_backoff_s: 300}"}),
+       .stdout_file = output,
+       .stderr_file = output});
+  ASSERT_TRUE(AwaitLog("server-1.1", "worker 1 joins")) << ReadFile(output);
+  ASSERT_TRUE(AwaitSaved(0));
+  ::kill(FindProcess("server", "1"), SIGKILL);
+  const auto deadline = Clock::Real().Now() + 60s;
+  while (ReadFile(output).find("server-1: signal") == std::string::npos) {
+    ASSERT_LT(Clock::Real().Now(), deadline) << ReadFile(output);
+    std::this_thread::sleep_for(10ms);
+  }
+  const auto start = Clock::Real().Now();
+  fleet.Signal(SIGTERM);
+  const auto status = fleet.Wait(120s);
+  EXPECT_LT(Clock::Real().Now() - start, 40s) << ReadFile(output);
+  ASSERT_TRUE(status.has_value()) << ReadFile(output);
+  // the variables of the server are not in a checkpoint
+  EXPECT_EQ(status->code, 1) << ReadFile(output);
+  EXPECT_THAT(ReadFile(output), HasSubstr("worker 0: parameter server 1 at"));
+}
+
 // A worker that is left out, its restarts used up, and joins again later.
 TEST_F(AsynchronousTrainingTest, AWorkerLeavesAndJoinsWhileTheOthersTrain) {
   const auto output = folder_.path() / "output";

@@ -129,9 +129,15 @@ TEST(CheckClusterTest, RefusesPartsThatOtherHostsCannotRun) {
             "cluster.hosts: an inference server on another host, but "
             "actors.inference is actor; allowed: host");
   EXPECT_EQ(problem("backend: kubernetes, inference_on_host: true",
-                    "strategy: single", "actors: {inference: host}\n"),
-            "actors.inference_bind: 'auto', but another host joins for it; "
-            "want that host's tcp://HOST:PORT");
+                    "strategy: single",
+                    "actors: {inference: host, inference_bind: "
+                    "\"tcp://10.0.0.3:*\"}\n"),
+            "actors.inference_bind: 'tcp://10.0.0.3:*', but another host joins "
+            "for it; want auto or that host's tcp://HOST:PORT");
+  EXPECT_EQ(
+      problem("backend: kubernetes, replay_on_host: true", "strategy: single"),
+      "replay.bind: 'auto', but another host joins for it; want that "
+      "host's tcp://HOST:PORT");
   EXPECT_EQ(problem("backend: ssh, hosts: [{name: a, server_address: "
                     "\"tcp://10.0.0.3:70\", server_folder: /d}]",
                     "strategy: single"),
@@ -139,9 +145,16 @@ TEST(CheckClusterTest, RefusesPartsThatOtherHostsCannotRun) {
             "learner.replication.strategy single has none; allowed: "
             "parameter_server");
   EXPECT_EQ(problem("backend: slurm, servers_on_hosts: true",
-                    "strategy: parameter_server, replicas: 2"),
-            "learner.replication.servers: 'auto', but another host joins for "
-            "it; want that host's tcp://HOST:PORT");
+                    "strategy: parameter_server, replicas: 2, servers: [auto, "
+                    "\"tcp://127.0.0.1:70\"]"),
+            "learner.replication.servers: other hosts do not reach "
+            "'tcp://127.0.0.1:70'; allowed under cluster.backend slurm: auto, "
+            "or tcp://ADDRESS:PORT of a network interface");
+  EXPECT_EQ(problem("backend: slurm, servers_on_hosts: true, "
+                    "inference_on_host: true",
+                    "strategy: parameter_server, replicas: 2",
+                    "actors: {inference: host}\n"),
+            "no exception");
   EXPECT_EQ(problem("backend: ssh, hosts: [{name: a, inference_address: "
                     "\"tcp://127.0.0.1:70\"}]",
                     "strategy: single", "actors: {inference: host}\n"),

@@ -345,8 +345,8 @@ TEST_F(DeployTest, WorkersOfTheLearnerHaveHosts) {
                     HasSubstr("#SBATCH --cpus-per-task=3\n"),
                     HasSubstr("#SBATCH --mem=800M\n"),
                     HasSubstr("#SBATCH --gpus-per-task=1\n"),
-                    HasSubstr("worker=worker-$((SLURM_ARRAY_TASK_ID + 1))\n"),
-                    HasSubstr(" --role \"$worker\" "), Not(HasSubstr("@R"))));
+                    HasSubstr("role=worker-$((SLURM_ARRAY_TASK_ID + 1))\n"),
+                    HasSubstr(" --role \"$role\" "), Not(HasSubstr("@R"))));
   EXPECT_THAT(Read("submit"), AllOf(HasSubstr("actors=$(sbatch "),
                                     HasSubstr("workers=$(sbatch "),
                                     HasSubstr(" workers.sbatch)\n")));
@@ -428,10 +428,34 @@ TEST_F(DeployTest, ServersHavePodsWithNames) {
             (std::vector<std::string>{"tcp://servers-0.my-run:7103",
                                       "tcp://servers-1.my-run:7103"}));
   EXPECT_EQ(nodes.actors.inference_bind, "tcp://inference-0.my-run:7104");
+
   folder_ = parent_.path() / "jobs";
-  EXPECT_THAT(MessageOf<ConfigError>([&] { RenderAs("slurm", servers); }),
-              HasSubstr("actors.inference_bind: 'auto', but another host joins "
-                        "for it; want that host's tcp://HOST:PORT"));
+  RenderAs("slurm", servers);
+  for (const char* const name :
+       {"servers.sbatch", "inference.sbatch", "submit"}) {
+    const CommandResult checked = RunCommand(
+        {.command = {"shellcheck", folder_ / name}}, std::chrono::minutes(1));
+    EXPECT_TRUE(checked.status.ok()) << checked.output;
+  }
+  EXPECT_THAT(
+      Read("servers.sbatch"),
+      AllOf(HasSubstr("#SBATCH --array=0-1\n"),
+            HasSubstr("#SBATCH --mem=700M\n"), HasSubstr("#SBATCH --requeue\n"),
+            HasSubstr("role=server-$((SLURM_ARRAY_TASK_ID + 0))\n"),
+            HasSubstr(" --role \"$role\" --keep \"$RUN\" ")));
+  EXPECT_THAT(Read("inference.sbatch"),
+              AllOf(HasSubstr("#SBATCH --array=0-0\n"),
+                    HasSubstr("#SBATCH --gpus-per-task=1\n"),
+                    HasSubstr("role=inference-$((SLURM_ARRAY_TASK_ID + 0))\n"),
+                    HasSubstr(" --role \"$role\" "), Not(HasSubstr("--keep"))));
+  EXPECT_THAT(Read("submit"), AllOf(HasSubstr(" servers.sbatch)\n"),
+                                    HasSubstr(" inference.sbatch)\n")));
+  // the servers tell their addresses once they run
+  const RunConfig jobs = load(Read("config.yaml"));
+  EXPECT_EQ(jobs.learner.replication.servers,
+            (std::vector<std::string>{"auto", "auto"}));
+  // learner, replay and evaluator
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=11\n"));
 }
 
 // Would catch a learner's job that its workers and servers do not fit into.
