@@ -3,26 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace replicant::env {
 namespace {
 
-// Maximum number of geoms that mjv_updateScene adds for one model: one per geom
-// and site, three per actuator, one per slider-crank and tendon segment, one
-// per material of a flex (since MuJoCo 4), with room for decor.
-int MaxSceneGeoms(const mjModel& model) {
-  const auto count = model.ngeom + model.nsite + model.nskin +
-                     model.nflex * std::max<mjtSize>(1, model.nmat) +
-                     6 * model.nu + 4 * model.nwrap + 2 * model.ncam +
-                     2 * model.nlight;
-  return static_cast<int>(std::max<int64_t>(1000, 2 * count));
-}
+// Room for geoms at first, about 0.3 MB.
+constexpr int kFewGeoms = 1000;
+// More than any model draws.
+constexpr int kMaxGeoms = 100'000'000;
 
 }  // namespace
 
 Scene::Scene(const mjModel& model) {
   mjv_defaultScene(&scene_);
-  mjv_makeScene(&model, &scene_, MaxSceneGeoms(model));
+  mjv_makeScene(&model, &scene_, kFewGeoms);
   mjv_defaultOption(&option_);
   option_.flags[mjVIS_RANGEFINDER] = 0;
   mjv_defaultPerturb(&perturb_);
@@ -44,18 +39,31 @@ mjvScene& Scene::Update(const mjModel& model, mjData& data, int camera) {
   } else {
     camera_.type = mjCAMERA_FIXED;
   }
-  // infinite planes are centred at the camera of the update before: forget it,
-  // so that a picture depends on nothing before it
-  scene_.camera[0] = scene_.camera[1] = mjvGLCamera{};
-  mjv_updateScene(&model, &data, &option_, &perturb_, &camera_, mjCAT_ALL,
-                  &scene_);
-  if (scene_.status != 0) {
+  for (;;) {
+    // infinite planes are centred at the camera of the update before: forget
+    // it, so that a picture depends on nothing before it
+    scene_.camera[0] = scene_.camera[1] = mjvGLCamera{};
+    mjv_updateScene(&model, &data, &option_, &perturb_, &camera_, mjCAT_ALL,
+                    &scene_);
+    // the number of geoms depends on the state: a slack tendon is 31 capsules
+    if (scene_.status == 0) return scene_;
+    MakeLarger(model);
+  }
+}
+
+void Scene::MakeLarger(const mjModel& model) {
+  if (scene_.maxgeom > kMaxGeoms / 2) {
     throw Error(fmt::format(
         "Renderer: the scene has more than {} geoms; hint: was the renderer "
         "made for another model?",
         scene_.maxgeom));
   }
-  return scene_;
+  const int size = 2 * scene_.maxgeom;
+  std::array<mjtByte, mjNRNDFLAG> flags;
+  std::copy_n(scene_.flags, mjNRNDFLAG, flags.begin());
+  mjv_freeScene(&scene_);
+  mjv_makeScene(&model, &scene_, size);
+  std::copy_n(flags.begin(), mjNRNDFLAG, scene_.flags);
 }
 
 void CheckImageSize(int height, int width) {

@@ -28,15 +28,18 @@ class Scene {
   Scene& operator=(const Scene&) = delete;
 
   // Fills the scene from `data`, seen by `camera` (-1: the free camera).
-  // Throws InvalidArgument if `camera` does not exist, and Error if the scene
-  // holds more geoms than the model can have. The result is valid until the
-  // next call; it is not const because mjr_render changes the scene it draws.
+  // Throws InvalidArgument if `camera` does not exist. The result is valid
+  // until the next call; it is not const because mjr_render changes the scene it
+  // draws.
   mjvScene& Update(const mjModel& model, mjData& data, int camera);
 
   // What the scene shows; for the next Update().
   mjvOption& option() { return option_; }
 
  private:
+  // Makes room for twice as many geoms.
+  void MakeLarger(const mjModel& model);
+
   mjvScene scene_;
   mjvOption option_;
   mjvPerturb perturb_;

@@ -146,11 +146,17 @@ def far_of(model):
     return model.vis.map.zfar * model.stat.extent
 
 
+ORTHOGRAPHIC = SHAPES.replace('offheight="240"', 'offheight="240" orthographic="true"').replace(
+    'fovy="60"', 'projection="orthographic" fovy="7"').replace(
+    'xyaxes="1 0 0 0 .3 1"', 'xyaxes="1 0 0 0 .3 1" projection="orthographic" fovy="5"')
+
+
+@pytest.mark.parametrize("xml", [SHAPES, ORTHOGRAPHIC], ids=["perspective", "orthographic"])
 @pytest.mark.parametrize("camera", [-1, 0, 1])
-def test_pictures_equal_those_of_mujocos_renderer(osmesa, tmp_path, camera):
+def test_pictures_equal_those_of_mujocos_renderer(osmesa, tmp_path, camera, xml):
     file = tmp_path / "model.xml"
-    file.write_text(SHAPES, encoding="utf-8")
-    model, data = model_and_data()
+    file.write_text(xml, encoding="utf-8")
+    model, data = model_and_data(xml)
     with render.Renderer(model, 180, 240) as renderer:
         ours = pictures(renderer, data, camera)
     theirs = oracle(tmp_path, file, data, camera, 180, 240)

@@ -34,30 +34,33 @@ inline HWY_ATTR void ListHaze(const Snapshot& snapshot, const Band& band,
     const Vec3 fan = Rotate(haze.to_plane, FanAt(rays, x, y));
     const Vec3 d =
         rays.are_parallel ? Rotate(haze.to_plane, Set(rays.forward)) : fan;
-    // where the ray meets the sky, seen from above
-    Float far_x = d.x, far_y = d.y;
-    if (rays.are_parallel) {
-      const Float reach = Set(snapshot.sky_distance) *
-                          InverseRoot(d.x * d.x + d.y * d.y + Set(1e-12f));
-      far_x = Fma(d.x, reach, fan.x);
-      far_y = Fma(d.y, reach, fan.y);
-    }
-    constexpr float kTwoPi = 6.28318531f;
-    const Int side =
-        ToInt(Clamp(hn::Floor(Atan2(far_y, far_x) * Set(sides / kTwoPi)), 0.0f,
-                    sides - 1.0f));
-    const Float edge_x = Gather(haze.edge_x.data(), side);
-    const Float edge_y = Gather(haze.edge_y.data(), side);
-    const auto times_normal = [&](Vec3 v) HWY_ATTR {
-      return NegFma(
-          v.z, Set(haze.slope),
-          Fma(v.y, edge_y, v.x * edge_x) * Set(1.0f / snapshot.sky_distance));
+    // 1 / t on the side that stands in the direction (toward_x, toward_y)
+    const auto meet_side = [&](Float toward_x, Float toward_y) HWY_ATTR {
+      constexpr float kTwoPi = 6.28318531f;
+      const Int side = ToInt(
+          Clamp(hn::Floor(Atan2(toward_y, toward_x) * Set(sides / kTwoPi)),
+                0.0f, sides - 1.0f));
+      const Float edge_x = Gather(haze.edge_x.data(), side);
+      const Float edge_y = Gather(haze.edge_y.data(), side);
+      const auto times_normal = [&](Vec3 v) HWY_ATTR {
+        return NegFma(
+            v.z, Set(haze.slope),
+            Fma(v.y, edge_y, v.x * edge_x) * Set(1.0f / snapshot.sky_distance));
+      };
+      const Float nearness = times_normal(d);
+      return rays.are_parallel
+                 ? nearness * SafeInverse(Set(1.0f) - times_normal(fan))
+                 : nearness;
     };
-    Float nearness = times_normal(d);
+    Float nearness = meet_side(d.x, d.y);
     Float rise = Set(1.0f);
     if (rays.are_parallel) {
-      nearness = nearness * SafeInverse(Set(1.0f) - times_normal(fan));
       rise = Fma(fan.z, Set(1.0f / haze.elevation), rise);
+      // the side follows from the place where the ray meets it
+      for (int i = 0; i < 3; ++i) {
+        const Float t = SafeInverse(nearness);
+        nearness = meet_side(Fma(d.x, t, fan.x), Fma(d.y, t, fan.y));
+      }
     }
     return Place{nearness, Fma(d.z * Set(1.0f / haze.elevation),
                                SafeInverse(nearness), rise)};

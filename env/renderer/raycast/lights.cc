@@ -66,7 +66,7 @@ void TakeLights(const mjModel& model, const mjvScene& scene, Snapshot& s) {
     s.lights.push_back(TakeLight(model, light, s.near_depth));
   }
   // MuJoCo's light of last resort
-  const float ambient = scene.nlight > 0 ? 0.0f : 0.3f;
+  const float ambient = s.lights.empty() ? 0.3f : 0.0f;
   s.global_ambient = {ambient, ambient, ambient};
 }
 

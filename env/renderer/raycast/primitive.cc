@@ -141,12 +141,18 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
     // object coordinates: local ones over the size
     for (size_t i = 0; i < 3; ++i) {
       const float size = geom.size[i];
-      // display lists of triangles are not scaled
-      if (p.shape == Shape::kTriangles) {
+      // display lists of triangles and of a plane's own grid are not scaled
+      if (p.shape == Shape::kTriangles ||
+          (p.shape == Shape::kPlane && geom.dataid >= 0)) {
         p.texture_scale[i] = is_uniform ? size : 1.0f;
       } else {
         p.texture_scale[i] = is_uniform || size <= 0 ? 1.0f : 1.0f / size;
       }
+    }
+    // a direction without length gives the first texel
+    if (p.shape == Shape::kPlane && p.texture_scale[0] == 0 &&
+        p.texture_scale[1] == 0) {
+      p.texture_offset = {1, 0.9999f, 0.9999f};
     }
     return;
   }

@@ -147,7 +147,9 @@ HWY_INLINE FlatPlace FindFlatPlace(const Primitive& p, const TexturePoint& at) {
 // Colour of `texture`, the primitive's or its alpha.
 HWY_INLINE Color TextureColor(const Primitive& p, const Texture& texture,
                               const TexturePoint& at) {
-  if (texture.is_cube) return SampleCube(texture, at.place, at.dx, at.dy);
+  if (texture.is_cube) {
+    return SampleCube(texture, at.place + Set(p.texture_offset), at.dx, at.dy);
+  }
   const FlatPlace flat = FindFlatPlace(p, at);
   return Filtered(texture, flat.mip, hn::Zero(kInt), flat.s, flat.t);
 }

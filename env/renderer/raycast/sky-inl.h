@@ -29,16 +29,23 @@ inline void CopyBackground(const Snapshot& snapshot, int x, int y, size_t place,
   }
 }
 
-// Parameter where rays that start `from` the sky's middle leave its cylinder.
+// Parameter where rays that start `from` the sky's middle leave its cylinder;
+// 0 if they pass by.
 HWY_INLINE Float LeaveSky(const Snapshot& snapshot, Vec3 from, Vec3 d) {
   const Float distance = Set(snapshot.sky_distance);
   const Float a = Fma(d.y, d.y, d.x * d.x) + Set(1e-12f);
   const Float b = Fma(d.y, from.y, d.x * from.x);
   const Float c =
       Fma(from.y, from.y, NegFma(distance, distance, from.x * from.x));
-  const Float wall = (hn::Sqrt(hn::Max(NegFma(a, c, b * b), Zero())) - b) / a;
-  const Float cap = (hn::CopySign(distance, d.z) - from.z) * SafeInverse(d.z);
-  return hn::Min(wall, cap);
+  const Float discriminant = NegFma(a, c, b * b);
+  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
+  const Float turned = SafeInverse(d.z);
+  const Float cap = hn::CopySign(distance, d.z);
+  const Float enter =
+      hn::Max((Zero() - b - root) / a, (Zero() - cap - from.z) * turned);
+  const Float leave = hn::Min((root - b) / a, (cap - from.z) * turned);
+  return hn::IfThenElseZero(hn::And(discriminant >= Zero(), enter <= leave),
+                            leave);
 }
 
 // Paints the sky in kLargestVector pixels from (x, y) on, at `place`.
@@ -69,6 +76,11 @@ inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
                      turned(Set(rays.per_y)));
       if (snapshot.fog.is_on) color = Fogged(snapshot.fog, depth, false, color);
       painted = Pack(ToBytes(color));
+      if (rays.are_parallel) {
+        const Mask is_seen = hn::And(depth > Set(snapshot.near_depth),
+                                     depth < Set(snapshot.far_depth));
+        painted = hn::IfThenElseZero(hn::RebindMask(kInt, is_seen), painted);
+      }
     }
     hn::StoreU(painted, kInt,
                reinterpret_cast<int32_t*>(sky.color.data()) + place + i);

@@ -69,6 +69,11 @@ constexpr const char* kMarked = R"(
   <hfield name="hills" nrow="3" ncol="4" size=".5 .5 .3 .1"
           elevation="0 .1 .2 .3 .4 .9 .6 .1 .8 .2 .9 .1"/>)";
 
+constexpr const char* kCubes = R"(
+  <texture name="c" type="cube" builtin="checker" rgb1=".8 .4 .2"
+           rgb2=".3 .2 .6" mark="edge" markrgb="1 1 1" width="16" height="16"/>
+  <material name="uniform" texture="c" texuniform="true"/>)";
+
 constexpr const char* kFloorAndBall = R"(
   <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
   <geom size=".4" pos="0 0 1" rgba="1 0 0 1"/>)";
@@ -79,6 +84,9 @@ const std::string kWideSpot =
 const std::string kPointLight = std::string(R"(<light pos="1 1 3" type="point"/>
                    <light pos="0 -1 3" dir="0 .3 -1"/>)") +
                                 kFloorAndBall;
+const std::string kPointLightAlone =
+    std::string(R"(<light pos="1 1 3" type="point" castshadow="false"/>)") +
+    kFloorAndBall;
 const std::string kLampPlane =
     std::string(R"(<light directional="true" pos="0 0 1.2" dir="0 0 -1"/>)") +
     kFloorAndBall;
@@ -90,6 +98,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         SceneCase{"wide_spot", "", kWideSpot.c_str(), 0.5},
         SceneCase{"point_light_is_left_out", "", kPointLight.c_str(), 0.5},
+        // as if there was no light
+        SceneCase{"point_light_alone", "", kPointLightAlone.c_str(), 0.5},
         SceneCase{"lamp_inside_a_ball", "", R"(
           <light pos="0 0 2" dir="0 0 -1" cutoff="60"/>
           <geom type="plane" size="2 2 .1" rgba=".6 .6 .6 1"/>
@@ -178,6 +188,15 @@ INSTANTIATE_TEST_SUITE_P(
         SceneCase{"on_a_half_infinite_plane", kMarked, R"(
           <geom type="plane" size="1.3 0 .1" material="repeated"/>
           <geom size=".2" pos="0 0 .3"/>)",
+                  0.6},
+        SceneCase{"cube_on_a_uniform_plane", kCubes, R"(
+          <geom type="plane" size="1.5 .7 .1" material="uniform"/>)",
+                  0.6},
+        SceneCase{"cube_on_a_uniform_half_infinite_plane", kCubes, R"(
+          <geom type="plane" size="1.5 0 .1" material="uniform"/>)",
+                  0.6},
+        SceneCase{"cube_on_a_uniform_infinite_plane", kCubes, R"(
+          <geom type="plane" size="0 0 .1" material="uniform"/>)",
                   0.6},
         SceneCase{
             "cube_on_a_mapped_mesh", R"(
@@ -301,6 +320,11 @@ const std::string kParallelHorizon =
         fovy="30"/>
        <geom type="plane" size="0 0 .05"/>
        <geom pos="0 3 2" size="3"/>)";
+const std::string kWiderThanTheSky =
+    R"(<camera pos="0 -9 9" xyaxes="1 0 0 0 .7 .7" projection="orthographic"
+        fovy="130"/>
+       <geom type="plane" size="0 0 .05"/>
+       <geom pos="0 3 2" size="2"/>)";
 const std::string kMarkedMirror =
     std::string(kMarked) +
     R"(<material name="mirrored" texture="t" texrepeat="3 3"
@@ -316,7 +340,8 @@ INSTANTIATE_TEST_SUITE_P(
         SceneCase{"textures_and_mirror", kMarkedMirror.c_str(),
                   kParallelFloor.c_str(), 0.6},
         SceneCase{"looks_up_from_a_floor", "", kParallelLevel.c_str(), 0.6},
-        SceneCase{"sky_and_haze", kSky, kParallelHorizon.c_str(), 0.6}),
+        SceneCase{"sky_and_haze", kSky, kParallelHorizon.c_str(), 0.6},
+        SceneCase{"wider_than_the_sky", kSky, kWiderThanTheSky.c_str(), 0.6}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(RaycastOrthographicTest, TheFreeCameraLooksLikeOpenGl) {
@@ -396,6 +421,35 @@ TEST(RaycastQualityTest, OneSampleLooksLikeOpenGl) {
     GTEST_SKIP() << e.what();
   }
   EXPECT_LE(MeanDifference(Draw(raycast, model, 0), Draw(*gl, model, 0)), 0.5);
+}
+
+// Forty cables that hang, each drawn as 31 capsules.
+TEST(SceneTest, ASceneHasRoomForSlackTendons) {
+  std::string sites, tendons;
+  for (int i = 0; i < 40; ++i) {
+    const std::string n = std::to_string(i), x = std::to_string(0.05 * i - 1);
+    sites += "<site name='a" + n + "' pos='" + x + " 0 1'/><site name='b" + n +
+             "' pos='" + x + " .8 1'/>";
+    tendons += "<spatial limited='true' range='0 1.2'><site site='a" + n +
+               "'/><site site='b" + n + "'/></spatial>";
+  }
+  SuiteModel model = ModelOf("<mujoco><worldbody>" + std::string(kCamera) +
+                             "<light pos='0 -1 3' dir='0 .3 -1'/>" + sites +
+                             "</worldbody><tendon>" + tendons +
+                             "</tendon></mujoco>");
+  RaycastRenderer raycast(*model.model);
+  const Picture rgb = Draw(raycast, model, 0);
+  Scene scene(*model.model);
+  scene.Update(*model.model, *model.data, 0).flags[mjRND_SHADOW] = 0;
+  EXPECT_GT(scene.Update(*model.model, *model.data, 0).ngeom, 1000);
+  EXPECT_EQ(scene.Update(*model.model, *model.data, 0).flags[mjRND_SHADOW], 0);
+  std::unique_ptr<GlRenderer> gl;
+  try {
+    gl = std::make_unique<GlRenderer>(*model.model, GlPlatform::kOsMesa, 0);
+  } catch (const DeviceError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  EXPECT_LE(MeanDifference(rgb, Draw(*gl, model, 0)), 0.5);
 }
 
 // Would catch: infinite planes centred at the camera of the picture before.
