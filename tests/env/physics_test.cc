@@ -2,8 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/env/small_task.h"
@@ -61,6 +66,31 @@ TEST(PhysicsTest, AStateThatIsNotANumberIsADivergenceWithAReason) {
   physics.Reset();
   EXPECT_EQ(physics.WarningText(), "");
   EXPECT_EQ(physics.Step(1), PhysicsStatus::kOk);
+}
+
+// A thousand environments would hold 160 MB of zeros.
+TEST(PhysicsTest, AResetGivesBackThePagesOfTheSolversStatistics) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto num_resident = [&](const mjData& data) {
+    const auto* begin = reinterpret_cast<const std::byte*>(data.solver);
+    const size_t head = page - reinterpret_cast<uintptr_t>(begin) % page;
+    std::vector<unsigned char> pages((sizeof(data.solver) - head) / page);
+    // the pages are the test's to ask about; they are not changed
+    auto* first = const_cast<std::byte*>(begin + head);
+    EXPECT_EQ(mincore(first, pages.size() * page, pages.data()), 0);
+    return std::ranges::count_if(pages, [](auto p) { return (p & 1) != 0; });
+  };
+  Physics physics(ModelOf(testing::kSmallModel));
+  EXPECT_EQ(physics.Step(2), PhysicsStatus::kOk);
+  EXPECT_LE(num_resident(physics.data()), 1);
+  // MuJoCo itself clears them, so that nothing is lost
+  const MjDataPtr data = MakeData(physics.model());
+  data->solver[mjNSOLVER].neval = 3;
+  mj_resetData(&physics.model(), data.get());
+  EXPECT_GT(num_resident(*data), 30);
+  EXPECT_TRUE(
+      std::ranges::all_of(std::as_bytes(std::span(data->solver)),
+                          [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST(PhysicsTest, VectorsTurnIntoAFrame) {
