@@ -26,6 +26,8 @@ std::string CameraList(const mjModel& model) {
 
 int FindCamera(const Physics& physics, const std::string& camera) {
   const mjModel& model = physics.model();
+  // most models have no camera: the default is then the free one
+  if (model.ncam == 0 && camera == CameraOptions{}.camera) return -1;
   int id = mj_name2id(&model, mjOBJ_CAMERA, camera.c_str());
   if (id >= 0) return id;
   const char* end = camera.data() + camera.size();

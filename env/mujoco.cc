@@ -68,6 +68,46 @@ void InstallCallbacks() {
   });
 }
 
+// The folder of the plugins that MuJoCo's package has (PID controllers, cables,
+// signed distance fields), beside its library.
+std::filesystem::path PluginFolder() {
+  Dl_info info{};
+  ::dladdr(::dlsym(RTLD_DEFAULT, "mj_version"), &info);
+  return std::filesystem::path(info.dli_fname).parent_path() / "plugin";
+}
+
+// Parses by `parse`; if the model wants a plugin, once more after loading those
+// of PluginFolder(): most models want none. Returns null with a message.
+template <typename Parse>
+MjSpecPtr ParseWithPlugins(const Parse& parse, std::string& message) {
+  std::array<char, 1024> error{};
+  const auto size = static_cast<int>(error.size());
+  MjSpecPtr spec(parse(error.data(), size));
+  if (spec != nullptr) return spec;
+  const auto wants_plugin = [&] {
+    const std::string_view text(error.data());
+    return text.find("plugin") != std::string_view::npos &&
+           text.find("not found") != std::string_view::npos;
+  };
+  if (!wants_plugin()) {
+    message = OneLine(error.data());
+    return nullptr;
+  }
+  const std::filesystem::path folder = PluginFolder();
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    if (!std::filesystem::is_directory(folder)) return;
+    mj_loadAllPluginLibraries(folder.c_str(), /*callback=*/nullptr);
+  });
+  spec.reset(parse(error.data(), size));
+  message = OneLine(error.data());
+  if (wants_plugin()) {
+    message +=
+        fmt::format("; hint: plugins are loaded from {}", folder.string());
+  }
+  return spec;
+}
+
 }  // namespace
 
 MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
@@ -75,27 +115,31 @@ MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(MujocoPath(path))) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
-  std::array<char, 1024> error{};
-  const auto size = static_cast<int>(error.size());
-  MjSpecPtr spec(
-      IsModelArchive(path)
-          ? mj_parse(path.c_str(), /*content_type=*/nullptr,
-                     /*vfs=*/nullptr, error.data(), size)
-          : mj_parseXML(path.c_str(), /*vfs=*/nullptr, error.data(), size));
+  std::string message;
+  MjSpecPtr spec = ParseWithPlugins(
+      [&](char* error, int size) {
+        return IsModelArchive(path)
+                   ? mj_parse(path.c_str(), /*content_type=*/nullptr,
+                              /*vfs=*/nullptr, error, size)
+                   : mj_parseXML(path.c_str(), /*vfs=*/nullptr, error, size);
+      },
+      message);
   if (spec == nullptr) {
-    throw IoError(
-        fmt::format("MJCF: {}: {}", path.string(), OneLine(error.data())));
+    throw IoError(fmt::format("MJCF: {}: {}", path.string(), message));
   }
   return spec;
 }
 
 MjSpecPtr ParseMjcfText(const std::string& text, const std::string& name) {
   InstallCallbacks();
-  std::array<char, 1024> error{};
-  MjSpecPtr spec(mj_parseXMLString(text.c_str(), /*vfs=*/nullptr, error.data(),
-                                   static_cast<int>(error.size())));
+  std::string message;
+  MjSpecPtr spec = ParseWithPlugins(
+      [&](char* error, int size) {
+        return mj_parseXMLString(text.c_str(), /*vfs=*/nullptr, error, size);
+      },
+      message);
   if (spec == nullptr) {
-    throw IoError(fmt::format("MJCF: {}: {}", name, OneLine(error.data())));
+    throw IoError(fmt::format("MJCF: {}: {}", name, message));
   }
   return spec;
 }

@@ -183,8 +183,9 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
   CameraOptions& camera = c.pixels.camera;
   pixels.Field("height", &camera.height, {1, 4096}, "rows of a frame");
   pixels.Field("width", &camera.width, {1, 4096}, "columns of a frame");
-  pixels.Field("camera", &camera.camera,
-               "name or number of a camera in the model; -1: the free camera");
+  pixels.Field(
+      "camera", &camera.camera,
+      "name or number of a camera; -1, or 0 without one: the free camera");
   pixels.Field(
       "renderer", &camera.renderer.kind,
       {{"auto", RendererKind::kAuto},

@@ -31,6 +31,32 @@ class Physics:
     def qvel(self, arg: NDArray[numpy.float64], /) -> None: ...
 
     @property
+    def act(self) -> NDArray[numpy.float64]:
+        """Activations of actuators [na]."""
+
+    @act.setter
+    def act(self, arg: NDArray[numpy.float64], /) -> None: ...
+
+    def set_keyframe(self, key: str | int) -> None:
+        """
+        Sets the whole state to a keyframe of the model, given by name or number: for initialize().
+        """
+
+    def mocap_position(self, name: str) -> NDArray[numpy.float64]:
+        """World position of a mocap body [3]."""
+
+    def set_mocap_position(self, name: str, position: NDArray[numpy.float64]) -> None: ...
+
+    def mocap_quaternion(self, name: str) -> NDArray[numpy.float64]:
+        """Orientation of a mocap body [4], w first."""
+
+    def set_mocap_quaternion(self, name: str, quaternion: NDArray[numpy.float64]) -> None: ...
+
+    def tendon_length(self, name: str) -> float: ...
+
+    def tendon_velocity(self, name: str) -> float: ...
+
+    @property
     def ctrl(self) -> NDArray[numpy.float64]:
         """Controls [nu]."""
 

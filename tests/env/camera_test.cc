@@ -57,6 +57,17 @@ TEST_F(CameraTest, AMissingCameraIsRefusedWithThoseThereAre) {
             "4096]");
 }
 
+// Most models have none.
+TEST(ModelWithoutCameraTest, TheDefaultIsTheFreeCamera) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "bare.xml";
+  AtomicWriteFile(path, "<mujoco/>");
+  const Physics physics(CompileModel(*ParseMjcf(path), path), "bare");
+  EXPECT_EQ(FindCamera(physics, CameraOptions{}.camera), -1);
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] { FindCamera(physics, "1"); }),
+            "bare: no camera '1'; allowed: -1 (free)");
+}
+
 TEST_F(CameraTest, DrawsTheStateAndDoesNotChangeIt) {
   const int size = mj_stateSize(&physics_->model(), mjSTATE_INTEGRATION);
   std::vector<double> before(static_cast<size_t>(size)), after(before);

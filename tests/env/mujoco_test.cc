@@ -117,6 +117,43 @@ TEST(MujocoTest, AMissingFileIsNamed) {
             "MJCF: /nowhere/model.xml: no such file");
 }
 
+TEST(MujocoTest, AMissingMeshOrTextureIsNamed) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "model.xml";
+  const auto message = [&](const std::string& asset) {
+    AtomicWriteFile(path, "<mujoco><asset>" + asset + "</asset></mujoco>");
+    return MessageOfLoading(path);
+  };
+  EXPECT_THAT(message("<mesh name='m' file='gone.obj'/>"),
+              ::testing::HasSubstr("gone.obj"));
+  EXPECT_THAT(message("<texture name='t' type='2d' file='gone.png'/>"),
+              ::testing::HasSubstr("gone.png"));
+}
+
+// The plugins lie in MuJoCo's package, which Python's module loads by itself.
+TEST(MujocoTest, PluginsOfMujocoAreLoadedAndAMissingOneIsNamed) {
+  const std::string body =
+      "<worldbody><body><joint name='j'/><geom size='.1'/></body></worldbody>";
+  const MjSpecPtr spec = ParseMjcfText(
+      "<mujoco><extension><plugin plugin='mujoco.pid'><instance name='p'>"
+      "<config key='kp' value='40'/></instance></plugin></extension>" +
+          body +
+          "<actuator><plugin joint='j' plugin='mujoco.pid' instance='p'/>"
+          "</actuator></mujoco>",
+      "pid");
+  EXPECT_EQ(CompileModel(*spec, "pid")->nplugin, 1);
+  EXPECT_THAT(
+      replicant::testing::MessageOf<IoError>([&] {
+        ParseMjcfText(
+            "<mujoco><extension><plugin plugin='my.own'/></extension>"
+            "</mujoco>",
+            "own");
+      }),
+      ::testing::AllOf(::testing::HasSubstr("my.own"),
+                       ::testing::HasSubstr("; hint: plugins are loaded from"),
+                       ::testing::HasSubstr("mujoco/plugin")));
+}
+
 TEST(MujocoTest, ABrokenFileGivesMujocosMessage) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "broken.xml";

@@ -170,3 +170,74 @@ def test_a_physics_does_not_outlive_its_environment():
 def test_the_model_is_named_where_it_is_missing(tmp_path):
     with pytest.raises(OSError, match="nothing.xml"):
         envs.make_vec(own_task(mjcf=tmp_path / "nothing.xml"))
+
+
+def test_a_model_without_joints_has_empty_observations():
+    model = "<mujoco><worldbody><geom size='.1'/></worldbody></mujoco>"
+    task = envs.Task(name="still", mjcf=model, reward=lambda physics: 1.0, control_timestep_s=0.02)
+    time_step = envs.load(task).reset()
+    assert time_step.observation["position"].shape == (0,)
+    # and the default camera is the free one where the model has none
+    env = envs.make_vec(task, 2, flatten=False, pixels=(8, 8), state=True)
+    observation, _ = env.reset()
+    assert observation["pixels"].shape == (2, 8, 8, 9) and observation["velocity"].shape == (2, 0)
+    assert env.step(np.zeros((2, 0)))[1].tolist() == [1.0, 1.0]
+
+
+RIG = """
+<mujoco>
+  <worldbody>
+    <body name="hand" mocap="true" pos="0 0 1"><geom size=".05" contype="0" conaffinity="0"/></body>
+    <body name="arm"><joint name="hinge" axis="0 1 0"/><geom type="capsule" size=".02" fromto="0 0 0 .3 0 0"/>
+      <site name="end" pos=".3 0 0"/></body>
+    <site name="anchor" pos="0 0 .4"/>
+  </worldbody>
+  <tendon><spatial name="rope"><site site="anchor"/><site site="end"/></spatial></tendon>
+  <actuator><general joint="hinge" dyntype="integrator" ctrlrange="-1 1"/></actuator>
+  <keyframe><key name="home" qpos=".1" act=".25"/><key name="bent" qpos="-.7" act=".5" mpos="0 .2 .8"/></keyframe>
+</mujoco>
+"""
+
+
+def test_a_task_starts_in_a_keyframe_and_moves_mocap_bodies():
+    seen = []
+
+    def initialize(physics, rng):
+        physics.set_keyframe("bent")
+        seen.append((physics.qpos.tolist(), physics.act.tolist(),
+                     physics.mocap_position("hand").tolist()))
+        physics.set_keyframe(0)
+        physics.act = [0.75]
+        physics.set_mocap_position("hand", [0.1, 0.2, 0.3])
+        physics.set_mocap_quaternion("hand", [0.0, 1.0, 0.0, 0.0])
+
+    task = envs.Task(name="rig", mjcf=RIG, reward=lambda physics: physics.tendon_length("rope"),
+                     observation=lambda physics: {
+                         "qpos": physics.qpos, "act": physics.act,
+                         "hand": physics.body_position("hand"),
+                         "turn": physics.mocap_quaternion("hand"),
+                         "speed": physics.tendon_velocity("rope")},
+                     initialize=initialize, control_timestep_s=0.02)
+    env = envs.load(task)
+    first = env.reset()
+    assert seen == [([-0.7], [0.5], [0.0, 0.2, 0.8])]
+    assert first.observation["qpos"] == [0.1] and first.observation["act"] == [0.75]
+    assert first.observation["hand"].tolist() == [0.1, 0.2, 0.3]
+    assert first.observation["turn"].tolist() == [0.0, 1.0, 0.0, 0.0]
+    step = env.step(np.zeros(1))
+    assert 0.3 < step.reward < 0.7 and step.observation["speed"] != 0
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda p: p.set_keyframe("hom"), "no key named 'hom' in the model; did you mean 'home'?"),
+    (lambda p: p.set_keyframe(2), "keyframe 2 given; the model has 2"),
+    (lambda p: p.set_mocap_position("arm", [0.0, 0, 0]), "body 'arm' has no mocap=\"true\""),
+    (lambda p: p.set_mocap_quaternion("hand", [1.0]), "got 1 numbers, want 4"),
+    (lambda p: p.tendon_length("rop"), "no tendon named 'rop' in the model; did you mean 'rope'?"),
+])
+def test_a_part_that_the_model_lacks_is_named(call, message):
+    task = envs.Task(name="rig", mjcf=RIG, reward=lambda physics: 0.0, control_timestep_s=0.02,
+                     initialize=lambda physics, rng: call(physics))
+    with pytest.raises(errors.InvalidArgument) as raised:
+        envs.load(task).reset()
+    assert message in str(raised.value)
