@@ -56,10 +56,10 @@ int CountOf(const mjModel& model, mjtObj type) {
 // with zeros: 160 kB of each mjData, of which a step writes some hundred bytes
 // for each group of constraints. A page reads as zeros until it is written.
 void ReleaseStatistics(mjData& data) {
-  static const auto kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   auto* begin = reinterpret_cast<std::byte*>(data.solver);
-  const size_t head = (kPage - reinterpret_cast<uintptr_t>(begin) % kPage);
-  const size_t size = (sizeof(data.solver) - head) / kPage * kPage;
+  const size_t head = (page - reinterpret_cast<uintptr_t>(begin) % page);
+  const size_t size = (sizeof(data.solver) - head) / page * page;
   // memory that cannot be given back stays
   (void)madvise(begin + head, size, MADV_DONTNEED);
 }
