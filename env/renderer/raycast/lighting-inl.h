@@ -45,7 +45,7 @@ struct LocalLight {
   const Light* light;
   Float3 position, direction;
   Float3 ambient, diffuse, specular;
-  bool has_specular;
+  bool has_ambient, has_specular;
 };
 
 // The surface and all lights that shine on it, in local coordinates.
@@ -81,7 +81,8 @@ inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
     static constexpr Light kAnyLight{.is_directional = true};
     scene.base = rgb;
     for (size_t k = 0; k < snapshot.lights.size(); ++k) {
-      scene.lights[k] = LocalLight{&kAnyLight, {}, {}, rgb, {}, {}, false};
+      scene.lights[k] =
+          LocalLight{&kAnyLight, {}, {}, rgb, {}, {}, false, false};
     }
     scene.num_lights = 0;
     return scene;
@@ -92,11 +93,12 @@ inline LocalScene MakeLocalScene(const Snapshot& snapshot, const Primitive& p,
     local.light = &light;
     local.position = ToLocal(p, light.position);
     local.direction = RotateBack(p.rotation, light.direction);
-    local.has_specular = false;
+    local.has_ambient = local.has_specular = false;
     for (size_t i = 0; i < 3; ++i) {
       local.ambient[i] = light.ambient[i] * rgb[i];
       local.diffuse[i] = light.diffuse[i] * rgb[i];
       local.specular[i] = light.specular[i] * p.specular;
+      local.has_ambient |= local.ambient[i] > 0;
       local.has_specular |= local.specular[i] > 0;
     }
   }

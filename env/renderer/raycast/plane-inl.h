@@ -518,8 +518,10 @@ inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
           hn::And(center.y >= Set(print.y_low), center.y <= Set(print.y_high));
       return !hn::AllFalse(kFloat, hn::And(is_in_x, is_in_y));
     };
+    const auto is_turned_away = [](const LocalLight& /*light*/)
+                                    HWY_ATTR { return Zero() > Zero(); };
     StoreShaded(AddPasses(drawing, center, part.TextureColorAt(i),
-                          Zero() == Zero(), blend, may_shade),
+                          Zero() == Zero(), blend, may_shade, is_turned_away),
                 part.begin + i, frame);
   }
 }

@@ -201,11 +201,13 @@ HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
 // Adds up the passes. `blend(pass, index, light)` gives the colour of pass
 // number `index`, with light number `light`, at the pixels' centres `center`
 // (local). Pixels outside `is_opaque` fail the alpha test of lights with
-// shadow. `may_shade(footprint)` filters the casters.
-template <typename Blend, typename MayShade>
+// shadow. `may_shade(footprint)` filters the casters. `is_turned_away(light)`
+// tells where the primitive itself shades a light's ambient part.
+template <typename Blend, typename MayShade, typename IsTurnedAway>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
                            Mask is_opaque, const Blend& blend,
-                           const MayShade& may_shade) {
+                           const MayShade& may_shade,
+                           const IsTurnedAway& is_turned_away) {
   const LocalScene& scene = drawing.scene;
   const bool has_fog = scene.fog != nullptr;
   if (drawing.casters == nullptr) {
@@ -229,8 +231,12 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
     const Bytes more = ToBytes(color);
     // where there is no light there is no shadow
     const Int any = hn::Or(more.r, hn::Or(more.g, more.b));
-    const Mask is_bright =
+    Mask is_bright =
         hn::And(is_opaque, hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt))));
+    if (const LocalLight& local = scene.lights[static_cast<size_t>(light)];
+        local.has_ambient) {
+      is_bright = hn::AndNot(is_turned_away(local), is_bright);
+    }
     if (hn::AllFalse(kFloat, is_bright)) continue;
     const auto is_lit = hn::RebindMask(
         kInt, IsLit(*drawing.snapshot, casters, world, is_bright, may_shade));
@@ -292,7 +298,18 @@ HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
     return Fma(c[2] - c[0], share2, Fma(c[1] - c[0], share1, c[0]));
   };
   const auto may_shade = [](const Footprint& /*print*/) { return true; };
-  return AddPasses(drawing, center, texture, is_opaque, blend, may_shade);
+  // meshes find their own shadow by rays, and a plane has none of its own
+  const Shape shape = drawing.primitive->shape;
+  const bool is_convex = shape != Shape::kTriangles && shape != Shape::kPlane;
+  const auto is_turned_away = [&](const LocalLight& light) HWY_ATTR {
+    const Float3& d = light.direction;
+    const Vec3 to_light = light.light->is_directional
+                              ? Set(Float3{-d[0], -d[1], -d[2]})
+                              : Set(light.position) - center;
+    return Dot(plane.outward, to_light) <= Set(is_convex ? 0.0f : -kMiss);
+  };
+  return AddPasses(drawing, center, texture, is_opaque, blend, may_shade,
+                   is_turned_away);
 }
 
 // Shades the vector of the list that begins at pixel `i`; corners are lit for

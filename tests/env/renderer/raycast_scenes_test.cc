@@ -87,6 +87,15 @@ const std::string kPointLight = std::string(R"(<light pos="1 1 3" type="point"/>
 const std::string kPointLightAlone =
     std::string(R"(<light pos="1 1 3" type="point" castshadow="false"/>)") +
     kFloorAndBall;
+// the ambient part does not reach what turns away from a lamp with shadow
+const std::string kAmbientLamps = R"(
+  <light pos="-2 1 3" dir=".6 -.2 -1" ambient=".4 .2 .1"/>
+  <light directional="true" dir=".2 .9 -1" pos="0 -2 3" ambient=".1 .3 .2"/>
+  <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
+  <geom size=".4" pos="-.9 0 .7" rgba="1 .5 .5 1"/>
+  <geom type="box" size=".3 .3 .3" pos="0 -.3 .6" euler="20 30 40"/>
+  <geom type="capsule" size=".2 .3" pos=".9 0 .6" euler="0 60 0"/>
+  <geom type="cylinder" size=".2 .3" pos=".2 .9 .6" euler="60 0 0"/>)";
 const std::string kLampPlane =
     std::string(R"(<light directional="true" pos="0 0 1.2" dir="0 0 -1"/>)") +
     kFloorAndBall;
@@ -100,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         SceneCase{"point_light_is_left_out", "", kPointLight.c_str(), 0.5},
         // as if there was no light
         SceneCase{"point_light_alone", "", kPointLightAlone.c_str(), 0.5},
+        SceneCase{"lamps_with_ambient_light", "", kAmbientLamps.c_str(), 0.5},
         SceneCase{"lamp_inside_a_ball", "", R"(
           <light pos="0 0 2" dir="0 0 -1" cutoff="60"/>
           <geom type="plane" size="2 2 .1" rgba=".6 .6 .6 1"/>
@@ -433,10 +443,10 @@ TEST(SceneTest, ASceneHasRoomForSlackTendons) {
     tendons += "<spatial limited='true' range='0 1.2'><site site='a" + n +
                "'/><site site='b" + n + "'/></spatial>";
   }
-  SuiteModel model = ModelOf("<mujoco><worldbody>" + std::string(kCamera) +
-                             "<light pos='0 -1 3' dir='0 .3 -1'/>" + sites +
-                             "</worldbody><tendon>" + tendons +
-                             "</tendon></mujoco>");
+  SuiteModel model =
+      ModelOf("<mujoco><worldbody>" + std::string(kCamera) +
+              "<light pos='0 -1 3' dir='0 .3 -1'/>" + sites +
+              "</worldbody><tendon>" + tendons + "</tendon></mujoco>");
   RaycastRenderer raycast(*model.model);
   const Picture rgb = Draw(raycast, model, 0);
   Scene scene(*model.model);
