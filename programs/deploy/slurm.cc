@@ -23,8 +23,12 @@ namespace {
 // sends SIGTERM to all processes of the job, and SIGKILL after KillWait. The
 // program takes two SIGTERM for one.
 constexpr const char* kForwardSignals = R"(
+# SLURM_JOB_ID of an array's last task is the array's number, which stands for
+# all tasks.
+id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+id=${id:-$SLURM_JOB_ID}
 # shellcheck disable=SC2317  # called by the trap
-job() { scontrol --oneliner show job "$SLURM_JOB_ID"; }
+job() { scontrol --oneliner show job "$id"; }
 # Whether Slurm ends the job although the run shall go on: its time limit is
 # near, or a job with priority takes its place. A scancel is obeyed.
 # shellcheck disable=SC2317  # called by the trap
@@ -72,7 +76,7 @@ child=$!
 await_child
 if [[ -n $requeues ]]; then
   # Slurm may have requeued it, and otherwise ends this script
-  scontrol requeue "$SLURM_JOB_ID" && sleep 60
+  scontrol requeue "$id" && sleep 60
 fi
 exit "$code"
 )";
@@ -99,7 +103,7 @@ await_child
 # or an agent that was killed; a run that is over ends with 0
 if [[ -n $requeues ]] ||
   [[ $code -gt 128 && $(job) == *" JobState=RUNNING "* ]]; then
-  scontrol requeue "$SLURM_JOB_ID" && sleep 60
+  scontrol requeue "$id" && sleep 60
 fi
 exit "$code"
 )";

@@ -93,7 +93,10 @@ TEST_F(DeployTest, SlurmScriptsAreSound) {
       Read("actors.sbatch"),
       AllOf(HasSubstr("#SBATCH --array=0-3\n"),
             HasSubstr("#SBATCH --cpus-per-task=6\n"),
-            HasSubstr("#SBATCH --partition=cpu\n"), HasSubstr("--actors 3 ")));
+            HasSubstr("#SBATCH --partition=cpu\n"), HasSubstr("--actors 3 "),
+            // the last task has the number of the whole array
+            HasSubstr("scontrol requeue \"$id\""),
+            Not(HasSubstr("job \"$SLURM_JOB_ID\""))));
   EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: slurm"));
 }
 
