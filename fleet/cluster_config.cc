@@ -472,11 +472,10 @@ std::string ResolveClusterAddress(const std::string& given,
 
 std::string AddressBeside(const std::string& endpoint) {
   const size_t begin = endpoint.find("://") + 3;
-  const std::string host = endpoint.substr(begin, endpoint.rfind(':') - begin);
+  std::string host = endpoint.substr(begin, endpoint.rfind(':') - begin);
   if (host.starts_with("127.") || host == "[::1]") return host;
-  std::string name = host;
-  std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
-  return ResolveClusterAddress("auto", {{.name = name}});
+  std::erase_if(host, [](char c) { return c == '[' || c == ']'; });
+  return ResolveClusterAddress("auto", {{.name = host}});
 }
 
 }  // namespace replicant::fleet
