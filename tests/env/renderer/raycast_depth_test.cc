@@ -106,9 +106,11 @@ TEST_P(RaycastFlatDepthTest, FlatShapesAreWhereRaysMeetThem) {
   std::vector<size_t> count(5);
   for (int y = 0; y < kHeight; ++y) {
     for (int x = 0; x < kWidth; ++x) {
-      const size_t at = static_cast<size_t>(y * kWidth + x);
+      const int place = y * kWidth + x;
+      const auto at = static_cast<size_t>(place);
       const auto [distance, geom] = m.Ray(x, y);
-      ++count[static_cast<size_t>(geom + 1)];
+      const int slot = geom + 1;
+      ++count[static_cast<size_t>(slot)];
       if (seen.objects[2 * at] != geom) {
         // a ray along an edge
         ++wrong;
@@ -139,7 +141,8 @@ TEST(RaycastDepthTest, CurvedShapesArePolyhedraInsideTheShape) {
     double deepest = 0;
     for (int y = 0; y < kHeight; ++y) {
       for (int x = 0; x < kWidth; ++x) {
-        const size_t at = static_cast<size_t>(y * kWidth + x);
+        const int place = y * kWidth + x;
+        const auto at = static_cast<size_t>(place);
         const auto [distance, geom] = m.Ray(x, y);
         if (seen.objects[2 * at] < 0) {
           missed += geom < 0 ? 0U : 1U;
