@@ -1,4 +1,5 @@
 // Scenes of one feature each, drawn by the ray caster and by OpenGL.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -437,11 +438,13 @@ TEST(RaycastQualityTest, OneSampleLooksLikeOpenGl) {
 TEST(SceneTest, ASceneHasRoomForSlackTendons) {
   std::string sites, tendons;
   for (int i = 0; i < 40; ++i) {
-    const std::string n = std::to_string(i), x = std::to_string(0.05 * i - 1);
-    sites += "<site name='a" + n + "' pos='" + x + " 0 1'/><site name='b" + n +
-             "' pos='" + x + " .8 1'/>";
-    tendons += "<spatial limited='true' range='0 1.2'><site site='a" + n +
-               "'/><site site='b" + n + "'/></spatial>";
+    sites += fmt::format(
+        "<site name='a{0}' pos='{1} 0 1'/><site name='b{0}' pos='{1} .8 1'/>",
+        i, 0.05 * i - 1);
+    tendons += fmt::format(
+        "<spatial limited='true' range='0 1.2'><site site='a{0}'/>"
+        "<site site='b{0}'/></spatial>",
+        i);
   }
   SuiteModel model =
       ModelOf("<mujoco><worldbody>" + std::string(kCamera) +
