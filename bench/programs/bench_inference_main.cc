@@ -183,7 +183,7 @@ void MeasureServer(Bench& bench) {
         return std::make_unique<actors::RemotePolicy>(
             bench.task,
             actors::RemotePolicyOptions{
-                .find_server = [endpoint] { return endpoint; },
+                .find_server = [&endpoint] { return endpoint; },
                 .curve = key.client_role(),
                 .name = fmt::format("actor-{}", i),
                 .num_environments = bench.arguments.environments,

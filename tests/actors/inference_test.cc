@@ -351,9 +351,9 @@ TEST_F(InferenceTest, AnActorThatEndsWaitsForNoServer) {
 
 TEST_F(InferenceTest, AnActorOfAnotherTaskIsRefused) {
   Service service(this, OwnAddress());
-  const std::string endpoint = service.server.endpoint();
-  RemotePolicy remote(MakeTask(/*observation=*/4),
-                      {.find_server = [endpoint] { return endpoint; }});
+  RemotePolicy remote(MakeTask(/*observation=*/4), {.find_server = [&service] {
+                        return service.server.endpoint();
+                      }});
   EXPECT_THAT(
       MessageOf<CommError>(
           [&] { remote.AwaitParameters(std::chrono::minutes(1)); }),
