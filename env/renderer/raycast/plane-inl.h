@@ -585,7 +585,7 @@ inline HWY_ATTR void ShadePlane(const Drawing& drawing, const PixelList& list,
       size /= 2;
       continue;
     }
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t i = 0; drawing.casters != nullptr && i < all.size(); ++i) {
       ChooseCasters(all[i], table.part.rect, (*drawing.casters)[i]);
     }
     // towards the horizon there are more corners than pixels

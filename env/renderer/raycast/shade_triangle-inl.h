@@ -192,8 +192,8 @@ HWY_INLINE Triangle LoadTriangle(const Primitive& p, Int index) {
 }
 
 // What fog leaves of a colour at a local point. Rarely needed.
-HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
-                                     bool is_added, Color color) {
+inline HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
+                                            bool is_added, Color color) {
   const Float depth = Dot(point - Set(scene.eye), Set(scene.forward));
   return Fogged(*scene.fog, hn::Abs(depth), is_added, color);
 }
@@ -249,9 +249,10 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
 
 // Shades pixels that show one triangle each. Inlined for each shape it would be
 // two fifths of the compiler's time for this library.
-HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
-                                          const PixelPlaces& at,
-                                          const Triangle& triangle, Vec3 hit) {
+inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
+                                                 const PixelPlaces& at,
+                                                 const Triangle& triangle,
+                                                 Vec3 hit) {
   const TrianglePlane plane =
       MakePlane(triangle, drawing.primitive->shape == Shape::kTriangles);
   const Float height =
