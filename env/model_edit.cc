@@ -31,10 +31,10 @@ mjsGeom& FindGeom(mjSpec& spec, const std::string& name) {
   return *mjs_asGeom(&FindElement(spec, mjOBJ_GEOM, name));
 }
 
-const mjsDefault& FindDefault(mjSpec& spec, const std::string& name) {
+const mjsDefault* FindDefault(mjSpec& spec, const std::string& name) {
   const mjsDefault* settings = mjs_findDefault(&spec, name.c_str());
   if (settings == nullptr) ThrowMissing("default class", name);
-  return *settings;
+  return settings;
 }
 
 void DeleteElement(mjSpec& spec, mjtObj type, const std::string& name) {

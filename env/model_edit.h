@@ -13,8 +13,8 @@ namespace replicant::env {
 mjsElement& FindElement(mjSpec& spec, mjtObj type, const std::string& name);
 mjsBody& FindBody(mjSpec& spec, const std::string& name);
 mjsGeom& FindGeom(mjSpec& spec, const std::string& name);
-// The default settings of the elements of a class.
-const mjsDefault& FindDefault(mjSpec& spec, const std::string& name);
+// The default settings of the elements of a class, as mjs_add...() take them.
+const mjsDefault* FindDefault(mjSpec& spec, const std::string& name);
 
 // Removes the element with all its children.
 void DeleteElement(mjSpec& spec, mjtObj type, const std::string& name);

@@ -97,15 +97,15 @@ class Cartpole : public Task {
 
 // Appends poles to the chain until there are `count`, and makes room for them.
 void AddPoles(mjSpec& spec, int count) {
-  const mjsDefault& settings = FindDefault(spec, "pole");
+  const mjsDefault* settings = FindDefault(spec, "pole");
   mjsBody* parent = &FindBody(spec, "pole_1");
   for (int i = 2; i <= count; ++i) {
-    mjsBody* pole = mjs_addBody(parent, &settings);
+    mjsBody* pole = mjs_addBody(parent, settings);
     SetName(pole->element, "pole_" + std::to_string(i));
     pole->pos[2] = 1.0;
-    mjsJoint* hinge = mjs_addJoint(pole, &settings);
+    mjsJoint* hinge = mjs_addJoint(pole, settings);
     SetName(hinge->element, "hinge_" + std::to_string(i));
-    mjsGeom* geom = mjs_addGeom(pole, &settings);
+    mjsGeom* geom = mjs_addGeom(pole, settings);
     SetName(geom->element, "pole_" + std::to_string(i));
     parent = pole;
   }

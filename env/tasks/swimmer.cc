@@ -88,19 +88,19 @@ mjsSensor& AddSensor(mjSpec& spec, mjtSensor type, const std::string& name,
 // Appends links behind the head until there are `num_links`, each with a motor
 // and velocity sensors, and moves the tracking cameras away.
 void AddLinks(mjSpec& spec, int num_links) {
-  const mjsDefault& swimmer = FindDefault(spec, "swimmer");
-  const mjsDefault& visual = FindDefault(spec, "visual");
-  const mjsDefault& inertial = FindDefault(spec, "inertial");
+  const mjsDefault* swimmer = FindDefault(spec, "swimmer");
+  const mjsDefault* visual = FindDefault(spec, "visual");
+  const mjsDefault* inertial = FindDefault(spec, "inertial");
   mjsBody* parent = &FindBody(spec, "head");
   for (int i = 0; i < num_links - 1; ++i) {
     const std::string number = std::to_string(i);
-    mjsBody* link = mjs_addBody(parent, &swimmer);
+    mjsBody* link = mjs_addBody(parent, swimmer);
     SetName(link->element, "segment_" + number);
     link->pos[1] = 0.1;
-    SetName(mjs_addGeom(link, &visual)->element, "visual_" + number);
-    SetName(mjs_addGeom(link, &inertial)->element, "inertial_" + number);
-    SetName(mjs_addSite(link, &swimmer)->element, "site_" + number);
-    mjsJoint* joint = mjs_addJoint(link, &swimmer);
+    SetName(mjs_addGeom(link, visual)->element, "visual_" + number);
+    SetName(mjs_addGeom(link, inertial)->element, "inertial_" + number);
+    SetName(mjs_addSite(link, swimmer)->element, "site_" + number);
+    mjsJoint* joint = mjs_addJoint(link, swimmer);
     SetName(joint->element, "joint_" + number);
     joint->range[0] = -360.0 / num_links;  // degrees, the model's unit
     joint->range[1] = 360.0 / num_links;
