@@ -36,8 +36,9 @@ comes_back() {
   local job end
   job=$(job)
   [[ $job =~ \ PreemptTime=[0-9] ]] && return 0
-  # the warning comes up to a minute early
-  [[ $job == *" JobState=RUNNING "* && $job =~ \ EndTime=([0-9][^ ]+) ]] &&
+  # the warning comes up to a minute early, and is still being sent while the
+  # job is SIGNALING
+  [[ $job =~ \ JobState=(RUNNING|SIGNALING)\  && $job =~ \ EndTime=([0-9][^ ]+) ]] &&
     end=$(date --date="${BASH_REMATCH[1]}" +%s) &&
     ((end - $(date +%s) <= @WARNING@ + 90))
 }

@@ -1,5 +1,6 @@
 #include "programs/deploy/deploy.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -98,6 +99,29 @@ TEST_F(DeployTest, SlurmScriptsAreSound) {
             HasSubstr("scontrol requeue \"$id\""),
             Not(HasSubstr("job \"$SLURM_JOB_ID\""))));
   EXPECT_THAT(Read("config.yaml"), HasSubstr("backend: slurm"));
+}
+
+// Would catch a job that Slurm still sends its warning to, and that then ends
+// for good.
+TEST_F(DeployTest, SlurmJobsComeBackAfterAWarningOnly) {
+  RenderAs("slurm", kRun);
+  const auto comes_back = [&](const std::string& state,
+                              const std::string& end) {
+    // the script's functions, with a scontrol that tells of such a job
+    const std::string script = fmt::format(
+        "scontrol() {{ echo \"JobId=7 JobState={} EndTime=$(date --date='{}' "
+        "+%FT%T) PreemptTime=None\"; }}\nSLURM_JOB_ID=7\n"
+        "source <(sed -n '/^id=/,/^requeues=/p' {})\ncomes_back",
+        state, end, ShellWord((folder_ / "actors.sbatch").string()));
+    return RunCommand({.command = {"bash", "-uc", script}},
+                      std::chrono::minutes(1))
+        .status.ok();
+  };
+  EXPECT_TRUE(comes_back("RUNNING", "+1 min"));
+  EXPECT_TRUE(comes_back("SIGNALING", "+1 min"));
+  EXPECT_FALSE(comes_back("SIGNALING", "+1 hour"));
+  EXPECT_FALSE(comes_back("CANCELLED", "+1 min"));
+  EXPECT_FALSE(comes_back("COMPLETING", "+1 min"));
 }
 
 // Would catch a folder's name that sbatch, its patterns or the template read as
