@@ -29,8 +29,8 @@ class Scene {
 
   // Fills the scene from `data`, seen by `camera` (-1: the free camera).
   // Throws InvalidArgument if `camera` does not exist. The result is valid
-  // until the next call; it is not const because mjr_render changes the scene it
-  // draws.
+  // until the next call; it is not const because mjr_render changes the scene
+  // it draws.
   mjvScene& Update(const mjModel& model, mjData& data, int camera);
 
   // What the scene shows; for the next Update().
