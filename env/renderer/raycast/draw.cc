@@ -179,6 +179,17 @@ void AddReflection(const PixelList& list, Frame& frame) {
 
 // ------------------------------------------------------------------- layers
 
+// Settings for a primitive that `rays` see; `view` are the same in its unit
+// coordinates.
+Drawing MakeDrawing(const Snapshot& snapshot, const Tables& tables,
+                    const Primitive& p, const Rays& rays, const UnitRays& view,
+                    float reflectance, std::vector<Casters>* casters) {
+  return {&snapshot, &tables,
+          &p,        ToLocal(p, rays),
+          view,      MakeLocalScene(snapshot, p, rays, reflectance),
+          casters};
+}
+
 void DrawDirect(const Snapshot& snapshot, const Tables& tables,
                 const Views& views, Frame& frame) {
   std::vector<Casters> casters = MakeCasters(snapshot);
@@ -186,13 +197,8 @@ void DrawDirect(const Snapshot& snapshot, const Tables& tables,
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.direct_lists[k];
     if (p.is_transparent || list.count == 0) continue;
-    const Drawing drawing{&snapshot,
-                          &tables,
-                          &p,
-                          ToLocal(p, snapshot.rays),
-                          views.direct[k],
-                          MakeLocalScene(snapshot, p, snapshot.rays, 1.0f),
-                          &casters};
+    const Drawing drawing = MakeDrawing(snapshot, tables, p, snapshot.rays,
+                                        views.direct[k], 1.0f, &casters);
     Shade(drawing, list, frame);
     Deposit(snapshot, list, static_cast<int>(k) == snapshot.mirror, frame);
   }
@@ -217,14 +223,9 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.mirrored_lists[k];
     if (list.count == 0) return;
-    const Drawing drawing{
-        &snapshot,
-        &tables,
-        &p,
-        ToLocal(p, snapshot.mirrored_rays),
-        views.mirrored[k],
-        MakeLocalScene(snapshot, p, snapshot.mirrored_rays, reflectance),
-        nullptr};
+    const Drawing drawing =
+        MakeDrawing(snapshot, tables, p, snapshot.mirrored_rays,
+                    views.mirrored[k], reflectance, nullptr);
     if (p.is_transparent) {
       DrawOver(drawing, list, frame, frame.reflection);
     } else {
@@ -255,13 +256,8 @@ void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.direct_lists[k];
     if (list.count == 0) return;
-    const Drawing drawing{&snapshot,
-                          &tables,
-                          &p,
-                          ToLocal(p, snapshot.rays),
-                          views.direct[k],
-                          MakeLocalScene(snapshot, p, snapshot.rays, 1.0f),
-                          nullptr};
+    const Drawing drawing = MakeDrawing(snapshot, tables, p, snapshot.rays,
+                                        views.direct[k], 1.0f, nullptr);
     DrawOver(drawing, list, frame, frame.color);
   });
 }

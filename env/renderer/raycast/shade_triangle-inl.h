@@ -299,7 +299,7 @@ inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
     return Fma(c[2] - c[0], share2, Fma(c[1] - c[0], share1, c[0]));
   };
   const auto may_shade = [](const Footprint& /*print*/) { return true; };
-  // meshes find their own shadow by rays, and a plane has none of its own
+  // meshes find their own shadow by rays, and a plane casts none on itself
   const Shape shape = drawing.primitive->shape;
   const bool is_convex = shape != Shape::kTriangles && shape != Shape::kPlane;
   const auto is_turned_away = [&](const LocalLight& light) HWY_ATTR {
