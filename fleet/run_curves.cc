@@ -100,7 +100,10 @@ std::map<std::string, double> RunCurves::ValuesOf(
         value = RateOf(field.tag, status.Sum(field.role, field.number));
         break;
       case Kind::kBehindSteps:
-        value = step - status.Mean(field.role, field.number);
+        // heartbeats arrive in any order: the number may count updates that
+        // the learner has not reported yet
+        value = std::fmax(step, status.Max(field.role, field.number)) -
+                status.Mean(field.role, field.number);
         break;
       case Kind::kRateOfEach:
         for (const HeartbeatMonitor::Entry& entry : monitor.All()) {

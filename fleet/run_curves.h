@@ -23,7 +23,7 @@ struct CurveField {
     kSum,
     kRate,         // growth of the sum per second
     kRateOfEach,   // rate of each process, as "TAG/ROLE-INDEX"
-    kBehindSteps,  // the learner's updates minus the mean
+    kBehindSteps,  // the newest update that any process knows minus the mean
   };
 
   Kind kind = Kind::kMean;

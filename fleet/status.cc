@@ -225,6 +225,17 @@ double FleetStatus::Mean(std::string_view role, std::string_view number) const {
   return count == 0 ? kNaN : sum / count;
 }
 
+double FleetStatus::Max(std::string_view role, std::string_view number) const {
+  MutexLock lock(mutex_);
+  double max = kNaN;
+  for (const Member* const member : MembersOf(role)) {
+    const auto found = member->beat.numbers.find(std::string(number));
+    if (found == member->beat.numbers.end()) continue;
+    max = std::fmax(max, found->second.value);  // NaN counts as none
+  }
+  return max;
+}
+
 double FleetStatus::Last(std::string_view role, std::string_view number) const {
   MutexLock lock(mutex_);
   double last = kNaN;

@@ -64,10 +64,13 @@ class FleetStatus {
               bool is_stopping, Clock::TimePoint now, double disk_wait_s = 0.0)
       EXCLUDES(mutex_);
 
-  // Sum and mean over the processes of `role`; NaN if none has the number.
+  // Sum, mean and maximum over the processes of `role`; NaN if none has the
+  // number. The maximum is of newest values, without those of ended processes.
   double Sum(std::string_view role, std::string_view number) const
       EXCLUDES(mutex_);
   double Mean(std::string_view role, std::string_view number) const
+      EXCLUDES(mutex_);
+  double Max(std::string_view role, std::string_view number) const
       EXCLUDES(mutex_);
   // The value from the process that reported last; NaN if there is none.
   double Last(std::string_view role, std::string_view number) const

@@ -83,6 +83,24 @@ TEST_F(RunCurvesTest, PutsTheNumbersOfRolesOverTheLearnersSteps) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "by_frames" / "fleet"));
 }
 
+// The learner's report of its steps arrives after an actor's of its policy.
+TEST_F(RunCurvesTest, TheLagIsNeverNegative) {
+  RunCurves curves(folder_.path(), {"learner", "updates", "frames"},
+                   {{CurveField::Kind::kBehindSteps, "lag", "actor", "policy"}},
+                   /*disk=*/nullptr, &clock_);
+  Beat({"learner", 0}, {{"updates", Gauge(50)}});
+  Update(curves);
+  Beat({"actor", 0}, {{"policy", Gauge(80)}});
+  Update(curves);
+  Beat({"actor", 1}, {{"policy", Gauge(74)}});
+  Update(curves);
+  curves.Flush();
+  EXPECT_EQ(ReadFile(folder_.path() / "fleet.jsonl"),
+            "{\"step\":50,\"frames\":0}\n"
+            "{\"step\":50,\"frames\":0,\"lag\":0.0}\n"
+            "{\"step\":50,\"frames\":0,\"lag\":3.0}\n");
+}
+
 // A learner that has died goes on from its last checkpoint, and reports its
 // frames later than its step.
 TEST_F(RunCurvesTest, PointsOfStepsThatTheLearnerHasLostAreRemoved) {

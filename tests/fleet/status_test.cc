@@ -83,6 +83,8 @@ TEST_F(FleetStatusTest, GaugesAreOfThoseThatRun) {
   Update();
   EXPECT_EQ(status_.Mean("actor", "policy_step"), 100.0);
   EXPECT_EQ(status_.Sum("actor", "policy_step"), 100.0);
+  EXPECT_EQ(status_.Max("actor", "policy_step"), 100.0);
+  EXPECT_TRUE(std::isnan(status_.Max("learner", "policy_step")));
   EXPECT_EQ(status_.Sum("actor", "frames"), 100.0);
   // at the end of a run none runs
   for (auto& role : roles_) role.phase = RolePhase::kEnded;
