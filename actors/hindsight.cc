@@ -44,6 +44,12 @@ void HindsightSink::EndEpisode(std::span<const std::byte> observation,
                                std::span<const std::byte> frame) {
   Keep(observation, frame);
   sink_.EndEpisode(observation, frame);
+  if (!is_repeating_) WriteCopies();
+  seen_.clear();
+  actions_.clear();
+}
+
+void HindsightSink::WriteCopies() {
   uint32_t content = 0;
   for (const auto& action : actions_) content = Crc32c(action, content);
   RandomStream random(
@@ -56,8 +62,6 @@ void HindsightSink::EndEpisode(std::span<const std::byte> observation,
       t = WriteSegment(t, t + 1 + static_cast<size_t>(later));
     }
   }
-  seen_.clear();
-  actions_.clear();
 }
 
 std::span<const float> HindsightSink::AchievedAt(size_t t) const {
@@ -143,6 +147,10 @@ HindsightSinks::HindsightSinks(const HindsightConfig& config,
         reward, sinks_[static_cast<size_t>(e)]));
     sinks_[static_cast<size_t>(e)] = relabelling_.back().get();
   }
+}
+
+void HindsightSinks::SetRepeating(bool is_repeating) {
+  for (const auto& sink : relabelling_) sink->SetRepeating(is_repeating);
 }
 
 }  // namespace replicant::actors

@@ -65,6 +65,10 @@ class HindsightSink : public replay::StepSink {
   void EndEpisode(std::span<const std::byte> observation,
                   std::span<const std::byte> frame) override;
 
+  // Says whether the steps that follow are those of Actor::Restore(). The sink
+  // has had the copies of an episode that ends there.
+  void SetRepeating(bool is_repeating) { is_repeating_ = is_repeating; }
+
  private:
   // o_t with its frame.
   struct Seen {
@@ -77,6 +81,7 @@ class HindsightSink : public replay::StepSink {
   std::span<const float> AchievedAt(size_t t) const;
   // o_t with another goal.
   std::vector<float> Relabelled(size_t t, std::span<const float> goal) const;
+  void WriteCopies();
   // Writes the steps from `begin` on, for the goal achieved at `end`; returns
   // where the episode ended.
   size_t WriteSegment(size_t begin, size_t end);
@@ -87,6 +92,7 @@ class HindsightSink : public replay::StepSink {
   // of the episode: T + 1 observations and T actions
   std::vector<Seen> seen_;
   std::vector<std::vector<std::byte>> actions_;
+  bool is_repeating_ = false;
 };
 
 // The sinks of an actor's environments, with hindsight around them if there is
@@ -101,6 +107,8 @@ class HindsightSinks {
                  std::vector<replay::StepSink*> sinks);
 
   const std::vector<replay::StepSink*>& sinks() const { return sinks_; }
+  // HindsightSink::SetRepeating() of all.
+  void SetRepeating(bool is_repeating);
 
  private:
   std::vector<std::unique_ptr<HindsightSink>> relabelling_;

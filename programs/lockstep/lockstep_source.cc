@@ -14,9 +14,11 @@ constexpr const char* kStateFile = "lockstep.safetensors";
 }  // namespace
 
 void LockstepSource::Connect(actors::Actor* actor,
+                             actors::HindsightSinks* sinks,
                              std::vector<replay::LocalReplay::Writer>* writers,
                              learner::Workload* workload) {
   actor_ = actor;
+  sinks_ = sinks;
   writers_ = writers;
   workload_ = workload;
 }
@@ -55,7 +57,9 @@ void LockstepSource::Restore(const std::filesystem::path& folder) {
     (*writers_)[e].Restore(state.writers[e]);
   }
   replay_.set_waiting(state.waiting);
+  sinks_->SetRepeating(true);
   actor_->Restore(state.actor);
+  sinks_->SetRepeating(false);
 }
 
 void LockstepSource::UpdatePolicy() {

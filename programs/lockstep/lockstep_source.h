@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/actor.h"
+#include "actors/hindsight.h"
 #include "actors/policy_runner.h"
 #include "learner/workload.h"
 #include "replay/checkpoint/checkpointer.h"
@@ -33,8 +34,8 @@ class LockstepSource : public replay::BatchSource {
 
   // Sets the parts that are made after the source. Call this before any other
   // method. All outlive the source's last call; `writers`, one per environment,
-  // are the actor's sinks.
-  void Connect(actors::Actor* actor,
+  // take what `sinks`, the actor's, pass on.
+  void Connect(actors::Actor* actor, actors::HindsightSinks* sinks,
                std::vector<replay::LocalReplay::Writer>* writers,
                learner::Workload* workload);
 
@@ -67,6 +68,7 @@ class LockstepSource : public replay::BatchSource {
   replay::Checkpointer& checkpointer_;
   actors::PolicyRunner& policy_;
   actors::Actor* actor_ = nullptr;
+  actors::HindsightSinks* sinks_ = nullptr;
   std::vector<replay::LocalReplay::Writer>* writers_ = nullptr;
   learner::Workload* workload_ = nullptr;
   bool has_learned_ = true;  // since the last UpdatePolicy()

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "actors/actor.h"
+#include "actors/hindsight.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
@@ -60,12 +61,6 @@ void Check(const RunConfig& config) {
     throw ConfigError(fmt::format(
         "learner.workload: {} has no actors; lockstep trains agents",
         config.workload->name));
-  }
-  if (config.actors.hindsight.goals > 0) {
-    throw ConfigError(fmt::format(
-        "actors.hindsight.goals: {}: lockstep resumes by repeating an "
-        "episode's steps, not its copies with other goals; allowed: 0",
-        config.actors.hindsight.goals));
   }
   CheckReplay(config.replay, config.learner.batch_size);
   if (config.replay.shards != 1) {
@@ -138,7 +133,7 @@ class LockstepTraining {
     if (mixed_) return mixed_.get();
     return &source_;
   }
-  std::vector<replay::StepSink*> Sinks();
+  std::vector<replay::StepSink*> Writers();
   int64_t num_frames() const {
     return actor_.num_steps() * task_.action_repeat;
   }
@@ -150,13 +145,18 @@ class LockstepTraining {
   env::VectorEnvironment environments_;
   const agents::TaskSpec task_;
 
+  // writes to the replay
+  replay::LocalReplay replay_;
+  std::vector<replay::LocalReplay::Writer> writers_;
+  actors::HindsightSinks sinks_;
+
+  // made once environments and replay have accepted the configuration
   const std::filesystem::path folder_;
   const FileLock lock_;
   const learner::CheckpointReader checkpoints_;
   const std::optional<learner::Manifest> manifest_;  // the newest complete one
 
-  // as `manifest_` has it
-  replay::LocalReplay replay_;
+  // has restored the replay as `manifest_` has it
   const std::unique_ptr<replay::Checkpointer> checkpointer_;
 
   // draws from the replay
@@ -165,8 +165,6 @@ class LockstepTraining {
   const std::unique_ptr<replay::MixedSource> mixed_;  // null: no prior data
   const std::unique_ptr<learner::Workload> workload_;
 
-  // writes to the replay
-  std::vector<replay::LocalReplay::Writer> writers_;
   actors::Actor actor_;
 };
 
@@ -182,11 +180,13 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                                                     config.actors.environments),
                     {}),
       task_(agents::MakeTaskSpec(config.task, environments_.environment(0))),
+      replay_(ReplayOptionsOf(config, task_)),
+      sinks_(config.actors.hindsight, config.task.name, seed_,
+             /*first_environment=*/0, &environments_, Writers()),
       folder_(RunFolderOf(config)),
       lock_(LockFolder(config, resolved_yaml, folder_)),
       checkpoints_(folder_ / "checkpoints"),
       manifest_(checkpoints_.NewestManifest()),
-      replay_(ReplayOptionsOf(config, task_)),
       checkpointer_(
           MakeCheckpointer(config, folder_, manifest_, &replay_.shard())),
       policy_(*config.MakeAgent(), task_,
@@ -202,16 +202,16 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
                                            config.learner.replication, seed_),
                                        .spec = config.SpecOf(task_),
                                        .source = batches()})),
-      actor_(task_, &environments_, &policy_, Sinks(),
+      actor_(task_, &environments_, &policy_, sinks_.sinks(),
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),
               .seed = seed_,
               .keeps_state = true}) {
-  source_.Connect(&actor_, &writers_, workload_.get());
+  source_.Connect(&actor_, &sinks_, &writers_, workload_.get());
   if (manifest_) source_.Restore(checkpoints_.PathOf(manifest_->step));
 }
 
-std::vector<replay::StepSink*> LockstepTraining::Sinks() {
+std::vector<replay::StepSink*> LockstepTraining::Writers() {
   for (int64_t e = 0; e < environments_.size(); ++e) {
     writers_.emplace_back(&replay_, static_cast<uint64_t>(e) + 1);
   }

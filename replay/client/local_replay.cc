@@ -59,6 +59,7 @@ void LocalReplay::Writer::EndEpisode(std::span<const std::byte> observation,
   ++next_step_;
   builder_->AddLastObservation(observation);
   Send();
+  num_sent_ = kAll;
 }
 
 void LocalReplay::Writer::Send() {

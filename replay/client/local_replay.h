@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,15 +49,19 @@ class LocalReplay {
     void EndEpisode(std::span<const std::byte> observation,
                     std::span<const std::byte> frame) override;
 
+    // Observations of an episode that is over.
+    static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
     // The writer's position: the last chunk that the replay has inserted.
     struct State {
       uint64_t episode = 0;
       uint64_t sequence = 0;
-      int64_t num_sent = 0;  // observations of that episode
+      int64_t num_sent = 0;  // observations of that episode, or kAll
     };
     State state() const { return {episode_, sequence_, num_sent_}; }
     // Continues from `state`: the next BeginEpisode() repeats the state's
-    // episode, and Append() skips the steps that the replay has.
+    // episode, and Append() skips the steps that the replay has. An episode
+    // that is over may be repeated by any other: all of it is skipped.
     void Restore(const State& state);
 
    private:

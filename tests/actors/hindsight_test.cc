@@ -64,18 +64,16 @@ class Recorder : public replay::StepSink {
   std::vector<WrittenEpisode> episodes;
 };
 
+HindsightSink::Options OptionsOf(int64_t goals, uint64_t seed) {
+  return {.goals = goals,
+          .seed = seed,
+          .achieved = kAchieved,
+          .desired = kDesired,
+          .goal_size = 1};
+}
+
 // Plays one episode of kLength steps with the goal 1000, which none achieves.
-std::vector<WrittenEpisode> Play(int64_t goals, uint64_t seed,
-                                 bool terminates = false) {
-  CountingReward reward;
-  reward.terminates = terminates;
-  Recorder recorder;
-  HindsightSink sink({.goals = goals,
-                      .seed = seed,
-                      .achieved = kAchieved,
-                      .desired = kDesired,
-                      .goal_size = 1},
-                     &reward, &recorder);
+void PlayInto(HindsightSink& sink) {
   const auto observation = [](size_t t) {
     const auto step = static_cast<float>(t);
     return std::vector<float>{step, 10.0F * step, 1000.0F};
@@ -93,6 +91,15 @@ std::vector<WrittenEpisode> Play(int64_t goals, uint64_t seed,
   const std::byte frame{kLength};
   const std::vector<float> last = observation(kLength);
   sink.EndEpisode(std::as_bytes(std::span(last)), {&frame, 1});
+}
+
+std::vector<WrittenEpisode> Play(int64_t goals, uint64_t seed,
+                                 bool terminates = false) {
+  CountingReward reward;
+  reward.terminates = terminates;
+  Recorder recorder;
+  HindsightSink sink(OptionsOf(goals, seed), &reward, &recorder);
+  PlayInto(sink);
   return recorder.episodes;
 }
 
@@ -178,6 +185,21 @@ TEST(HindsightSinkTest, TheSameEpisodeHasTheSameGoals) {
   };
   EXPECT_EQ(goals_of(1), goals_of(1));
   EXPECT_NE(goals_of(1), goals_of(2));
+}
+
+// A resumed actor repeats its episode, whose copies were written at its end.
+TEST(HindsightSinkTest, ARepeatedEpisodeHasNoSecondCopies) {
+  const auto written = Play(/*goals=*/2, /*seed=*/1);
+  CountingReward reward;
+  Recorder recorder;
+  HindsightSink sink(OptionsOf(/*goals=*/2, /*seed=*/1), &reward, &recorder);
+  sink.SetRepeating(true);
+  PlayInto(sink);
+  EXPECT_EQ(recorder.episodes.size(), 1U);
+  sink.SetRepeating(false);
+  PlayInto(sink);
+  ASSERT_EQ(recorder.episodes.size(), 1 + written.size());
+  EXPECT_EQ(recorder.episodes.back().last, written.back().last);
 }
 
 }  // namespace

@@ -139,6 +139,27 @@ TEST(LocalReplayTest, AWriterPassesOverWhatItHasSent) {
   }
 }
 
+// With goals in hindsight the newest episode is a copy of the one repeated.
+TEST(LocalReplayTest, AWriterPassesOverALongerEpisodeIfItsOwnIsOver) {
+  LocalReplay replay(Options());
+  LocalReplay::Writer before(&replay, 1), after(&replay, 1);
+  const auto write = [](LocalReplay::Writer& writer, int64_t length) {
+    writer.BeginEpisode();
+    for (int64_t t = 0; t < length; ++t) WriteStep(writer, t);
+    writer.EndEpisode(Filled(4, length), Filled(kFrameBytes, length));
+  };
+  write(before, 10);
+  write(before, 3);
+  after.Restore(before.state());
+  write(after, 10);
+  EXPECT_EQ(replay.shard().Status().inserted_steps, 13);
+  EXPECT_EQ(after.state().sequence, before.state().sequence);
+  EXPECT_EQ(after.state().episode, before.state().episode);
+  EXPECT_EQ(after.state().num_sent, before.state().num_sent);
+  write(after, 5);
+  EXPECT_EQ(replay.shard().Status().inserted_steps, 18);
+}
+
 TEST(LocalReplayTest, PrioritiesDecideWhatIsDrawn) {
   LocalReplayOptions options = Options();
   options.shard.tables[0].sampler = SelectorKind::kPrioritized;
