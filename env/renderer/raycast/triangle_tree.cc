@@ -133,8 +133,7 @@ class PairBuilder {
   void Build(size_t index, size_t begin, size_t end, size_t depth) {
     Box box;
     for (size_t i = begin; i < end; ++i) box.Include(items_[i].box);
-    constexpr size_t kLeafSize = 4;
-    if (end - begin <= kLeafSize) {
+    if (end - begin <= TriangleTree::kLeafSize) {
       pairs_[index] = {box, static_cast<int32_t>(begin),
                        static_cast<int32_t>(end - begin)};
       return;

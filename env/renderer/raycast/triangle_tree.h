@@ -41,6 +41,8 @@ struct Box {
 class TriangleTree {
  public:
   static constexpr size_t kWidth = 8;
+  // Triangles of a leaf, at most.
+  static constexpr size_t kLeafSize = 8;
   // Nodes below each other, at most.
   static constexpr size_t kMaxDepth = 64;
 
@@ -59,8 +61,8 @@ class TriangleTree {
 
   TriangleTree() = default;
   // Sorts triangles, of which the boxes and the sums of the corners are given,
-  // into leaves of up to four that lie side by side: `order[i]` becomes the
-  // number of the triangle in place i. O(n log n).
+  // into leaves of up to kLeafSize that lie side by side: `order[i]` becomes
+  // the number of the triangle in place i. O(n log n).
   TriangleTree(std::span<const Box> boxes,
                std::span<const Box::Point> corner_sums,
                std::vector<int32_t>& order);

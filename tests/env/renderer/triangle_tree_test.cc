@@ -61,7 +61,7 @@ size_t Walk(const TriangleTree& tree, size_t index, const Box& outer,
       num_nodes += Walk(tree, first, box, boxes, visits);
       continue;
     }
-    EXPECT_LE(node.num_triangles[i], 4);
+    EXPECT_LE(node.num_triangles[i], TriangleTree::kLeafSize);
     for (size_t k = first; k < first + node.num_triangles[i]; ++k) {
       EXPECT_TRUE(Contains(box, boxes[k]));
       ++visits[k];
