@@ -77,13 +77,15 @@ std::vector<std::vector<fs::path>> ListVideos(const std::string& folder) {
 data::Box MiddleOf(const data::ImageSize& size, int height, int width) {
   const auto all_height = static_cast<double>(size.height);
   const auto all_width = static_cast<double>(size.width);
-  const double scale = std::min(all_height / height, all_width / width);
-  const double left = (all_width - scale * width) / 2;
-  const double top = (all_height - scale * height) / 2;
+  // rounded, neither side may become longer than the image's
+  const double box_height = std::min(all_height, all_width * height / width);
+  const double box_width = std::min(all_width, all_height * width / height);
+  const double left = (all_width - box_width) / 2;
+  const double top = (all_height - box_height) / 2;
   return {.left = left,
           .top = top,
-          .right = left + scale * width,
-          .bottom = top + scale * height};
+          .right = left + box_width,
+          .bottom = top + box_height};
 }
 
 std::vector<uint8_t> Decode(const fs::path& path, int height, int width) {

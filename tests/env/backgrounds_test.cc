@@ -83,6 +83,16 @@ TEST_F(BackgroundsTest, TheMiddleFillsThePicture) {
             (*backgrounds.Get(0, 0, 2, 2))[3]);
 }
 
+// No side of the middle is longer than the image's by a rounding error.
+TEST_F(BackgroundsTest, EverySizeOfAPictureFitsIntoAnImage) {
+  Write("a.png", 48, 85, 3);
+  const Backgrounds backgrounds(Config(), 4, 4);
+  for (int side = 1; side <= 128; ++side) {
+    EXPECT_NO_THROW(backgrounds.Get(0, 0, side, side)) << side;
+    EXPECT_NO_THROW(backgrounds.Get(0, 0, side, 2 * side)) << side;
+  }
+}
+
 TEST_F(BackgroundsTest, AFolderThatCannotBeUsedIsRefused) {
   const std::string path = folder_.path().string();
   EXPECT_EQ(MessageOfConfig({.is_enabled = true}),
