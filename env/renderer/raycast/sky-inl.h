@@ -1,5 +1,6 @@
 // The sky, painted where it is seen. Included once per instruction set.
 #include <algorithm>
+#include <array>
 
 #include "env/renderer/raycast/band-inl.h"
 #include "env/renderer/raycast/sampling-inl.h"
@@ -15,17 +16,28 @@ HWY_BEFORE_NAMESPACE();
 namespace replicant::env::raycast::HWY_NAMESPACE {
 
 // Copies the background to kLargestVector pixels from (x, y) on, at `place`.
-inline void CopyBackground(const Snapshot& snapshot, int x, int y, size_t place,
-                           Sky& sky) {
+inline HWY_ATTR void CopyBackground(const Snapshot& snapshot, int x, int y,
+                                    size_t place, Sky& sky) {
   const auto width = static_cast<size_t>(snapshot.width);
   const auto column = static_cast<size_t>(x);
-  const uint8_t* rgb =
-      snapshot.background + 3 * (static_cast<size_t>(y) * width + column);
-  uint32_t* color = sky.color.data() + place;
-  const size_t count = std::min(kLargestVector, width - column);
-  for (size_t i = 0; i < count; ++i, rgb += 3) {
-    color[i] = uint32_t{rgb[0]} | uint32_t{rgb[1]} << kChannelBits |
-               uint32_t{rgb[2]} << (2 * kChannelBits);
+  const size_t first = static_cast<size_t>(y) * width + column;
+  const uint8_t* rgb = snapshot.background + 3 * first;
+  // the last pixels of the picture have no whole vector after them
+  std::array<uint8_t, 3 * kLargestVector> last{};
+  const size_t left = width * static_cast<size_t>(snapshot.height) - first;
+  if (left < kLargestVector) {
+    std::copy_n(rgb, 3 * left, last.data());
+    rgb = last.data();
+  }
+  auto* color = reinterpret_cast<int32_t*>(sky.color.data()) + place;
+  const hn::Rebind<uint8_t, IntTag> bytes;
+  for (size_t i = 0; i < kLargestVector; i += NumLanes()) {
+    hn::Vec<decltype(bytes)> r, g, b;
+    hn::LoadInterleaved3(bytes, rgb + 3 * i, r, g, b);
+    const auto channel = [](auto v) HWY_ATTR { return hn::PromoteTo(kInt, v); };
+    const Int blue = hn::ShiftLeft<2 * kChannelBits>(channel(b));
+    hn::StoreU(channel(r) + hn::ShiftLeft<kChannelBits>(channel(g)) + blue,
+               kInt, color + i);
   }
 }
 
