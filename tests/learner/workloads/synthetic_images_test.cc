@@ -22,7 +22,7 @@ struct ImageBatch {
   void Fill(SyntheticImages& images) {
     const std::vector<MutableTensorView> views = {image.mutable_view(),
                                                   label.mutable_view()};
-    ASSERT_EQ(images.Next({}, views), NextResult::kOk);
+    ASSERT_EQ(images.Next({}, views), replicator::NextResult::kOk);
   }
 
   HostTensor image, label;
