@@ -73,7 +73,7 @@ if __name__ == "__main__":
         while run.is_running():
             time.sleep(20)
             found = run.evaluations()
-            for frames, value in zip(found.get("frames", []), found.get("return", []), strict=True):
+            for frames, value in zip(found["frames"], found["return"], strict=True):
                 print(f"{frames:.0f} frames: return {value:.1f}")
         run.wait()
     print("returns of the policy:", np.round(run.policy().evaluate(3), 1))

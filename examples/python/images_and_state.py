@@ -83,7 +83,7 @@ if __name__ == "__main__":
                                   "run.seed": arguments.seed}) as run:
         while run.is_running():
             time.sleep(5)
-            returns = run.evaluations().get("return", [])
+            returns = run.evaluations()["return"]
             print(f"returns, at most 0: {np.round(returns, 1)}", flush=True)
         run.wait()
     env = Cursor()

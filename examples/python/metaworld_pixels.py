@@ -110,7 +110,7 @@ if __name__ == "__main__":
                                   "run.seed": arguments.seed}) as run:
         while run.is_running():
             time.sleep(20)
-            returns = run.evaluations().get("return", [])
+            returns = run.evaluations()["return"]
             print(f"returns, at most 100: {np.round(returns, 1)}", flush=True)
         run.wait()
     rate = success_rate(run.policy(which="best"), arguments.episodes, seed=1000)

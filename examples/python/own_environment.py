@@ -62,7 +62,7 @@ if __name__ == "__main__":
                                   "run.seed": arguments.seed}) as run:
         while run.is_running():
             time.sleep(5)
-            returns = run.evaluations().get("return", [])
+            returns = run.evaluations()["return"]
             print(f"returns of 200: {np.round(returns, 1)}", flush=True)
         run.wait()
     policy = run.policy()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replicant import _make_env
+from replicant import _make_env, _run_files
 from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
 from replicant.errors import InvalidArgument, IoError
 
@@ -128,6 +128,10 @@ class Policy:
         make_env     of a run that was trained with it, see replicant.train()
         """
         run, checkpoint = _find(run_or_checkpoint, which)
+        task = _run_files.flat_yaml(run / "config.yaml").get("task.name", "").strip('"')
+        if make_env is None and task == _make_env.TASK:
+            raise InvalidArgument(f"Policy.load: {run} was trained with make_env; want it here, too: "
+                                  "make_env=FUNCTION or make_env=\"FILE.py:FUNCTION\"")
         make_adapter, own = None, []
         if make_env is not None:
             make = make_env if callable(make_env) else _make_env.find(make_env)

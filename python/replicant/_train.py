@@ -92,8 +92,10 @@ class Run:
         return records[-1] if records else {}
 
     def evaluations(self) -> dict[str, np.ndarray]:
-        """Evaluations so far, one array for each number: step, seconds, return, return_std, ..."""
-        return _columns(_run_files.records(self.folder / "evaluations.jsonl"))
+        """Evaluations so far, one array for each number: step, seconds, return, return_std, ...;
+        empty arrays before the first."""
+        records = _run_files.records(self.folder / "evaluations.jsonl")
+        return _columns(records) or {name: np.empty(0) for name in _OF_EVALUATIONS}
 
     def curves(self) -> dict[str, np.ndarray]:
         """The learner's numbers so far, one array for each: step, critic_loss, ..."""
@@ -115,6 +117,10 @@ class Run:
     def __exit__(self, *_):
         if self.is_running():
             self.stop()
+
+
+_OF_EVALUATIONS = ("step", "seconds", "frames", "episodes", "return", "return_std", "return_min",
+                   "return_max", "length")
 
 
 def _columns(records: list[dict[str, Any]]) -> dict[str, np.ndarray]:

@@ -57,10 +57,11 @@ def _print_how_to_go_on(folder: pathlib.Path):
     rows = []
     curve = folder / "curve.png"
     evaluations = run.evaluations()
-    if "return" in evaluations and not curve.exists() and importlib.util.find_spec("matplotlib"):
+    has_returns = len(evaluations.get("return", ())) > 0
+    if has_returns and not curve.exists() and importlib.util.find_spec("matplotlib"):
         _draw_curve(evaluations, folder.name, curve)
         rows.append(("learning curve", str(curve)))
-    if "return" in evaluations:
+    if has_returns:
         which = ", which='best'" if any((folder / "best").glob("step-*")) else ""
         rows.append(("in Python", f"policy = replicant.Policy.load({str(folder)!r}{which})"))
     rows.append(("all curves", f"tensorboard --logdir {shlex.quote(str(folder))}"))

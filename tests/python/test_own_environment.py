@@ -353,6 +353,8 @@ def test_the_fleet_of_the_package_trains_it(run):
     assert actions.shape == (2, 1) and np.abs(actions).max() <= 2
     # two episodes of 200 control steps with rewards of [0, 1]
     assert 0 <= run.evaluations()["return"][-1] <= 200
+    with pytest.raises(errors.InvalidArgument, match="was trained with make_env; want it here, too"):
+        replicant.Policy.load(run.folder)
     opened = replicant.Run.open(run.folder, make_env=f"{EXAMPLE}:Pole")
     longer = opened.resume(**{"learner.limits.max_steps": 80}).wait(timeout=280)
     assert longer.policy().step == 80
