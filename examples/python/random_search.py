@@ -66,7 +66,7 @@ def train(task, iterations, seed, num_directions=16, num_best=8, step_size=0.02,
         step = np.einsum("n,nao->ao", (forwards - backwards)[best], directions[best])
         policy += step_size / (num_best * deviation) * step
         history.append(returns.mean())
-        if iteration % 10 == 9:
+        if iteration % 10 == 9 or iteration + 1 == iterations:
             print(f"iteration {iteration + 1}: return {np.mean(history[-10:]):.1f}, "
                   f"{time.perf_counter() - start:.0f} s", flush=True)
     return history
