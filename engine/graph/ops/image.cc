@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <span>
+#include <vector>
+
 #include "base/error.h"
 #include "engine/graph/ops/elementwise.h"
 
@@ -17,6 +20,36 @@ std::vector<TensorType> InferShift(const InferContext& context) {
         context.inputs[0].ToString(), context.inputs[1].ToString()));
   }
   return {context.inputs[0]};
+}
+
+FrameImage ImageOf(const Attributes& attributes) {
+  return {.begin = attributes.Int("begin"),
+          .pixels = attributes.Int("pixels"),
+          .channels = attributes.Int("channels")};
+}
+
+std::vector<TensorType> InferGatherStacks(const InferContext& context) {
+  const Shape& frames = context.shape(0);
+  const Shape& slots = context.shape(1);
+  const auto [begin, pixels, channels] = ImageOf(context.attributes);
+  if (frames.rank() != 2 || context.dtype(0) != DType::kU8 ||
+      slots.rank() < 1 || slots.rank() >= Shape::kMaxRank ||
+      slots[slots.rank() - 1] < 1 || context.dtype(1) != DType::kI32) {
+    context.Fail(fmt::format(
+        "want frames u8[N,F] and slots i32[...,K], got {} and {}",
+        context.inputs[0].ToString(), context.inputs[1].ToString()));
+  }
+  if (begin < 0 || pixels < 1 || channels < 1 ||
+      pixels > (frames[1] - begin) / channels) {
+    context.Fail(fmt::format(
+        "an image of {} pixels with {} channels from byte {} on leaves frames "
+        "of {} bytes",
+        pixels, channels, begin, frames[1]));
+  }
+  std::vector<int64_t> dims(slots.dims().begin(), slots.dims().end());
+  dims.back() *= channels;
+  dims.insert(dims.end() - 1, pixels);
+  return {{DType::kU8, Shape(std::span<const int64_t>(dims))}};
 }
 
 }  // namespace
@@ -38,6 +71,19 @@ Output RandomShift(Output x, Output offsets, CallSite site) {
                         .infer = &InferShift,
                         .no_gradient_reason = "it is applied to frames"};
   return x.graph->Add({.op = &op, .inputs = {x, offsets}}, site);
+}
+
+Output GatherStacks(Output frames, Output slots, const FrameImage& image,
+                    CallSite site) {
+  static const OpDef op{.name = "GatherStacks",
+                        .infer = &InferGatherStacks,
+                        .no_gradient_reason = "it is applied to frames"};
+  return frames.graph->Add({.op = &op,
+                            .inputs = {frames, slots},
+                            .attributes = {{"begin", image.begin},
+                                           {"pixels", image.pixels},
+                                           {"channels", image.channels}}},
+                           site);
 }
 
 }  // namespace replicant::graph

@@ -8,7 +8,7 @@
 #include "engine/kernels/common/host_kernel.h"
 
 // Kernels that select or make elements by index: gather, one-hot, image shift,
-// random numbers.
+// stacks of frames, random numbers.
 namespace replicant::kernels {
 namespace {
 
@@ -105,6 +105,35 @@ RunFunction MakeRandomShift(const KernelRequest& request) {
   };
 }
 
+// inputs: frames [N, F], slots [..., K]
+RunFunction MakeGatherStacks(const KernelRequest& request) {
+  const Shape frames = request.input(0).shape;
+  const Shape slots = request.input(1).shape;
+  const int64_t depth = slots[slots.rank() - 1];
+  const graph::Attributes& attributes = request.node.attributes;
+  const int64_t begin = attributes.Int("begin");
+  const int64_t pixels = attributes.Int("pixels");
+  const int64_t channels = attributes.Int("channels");
+  const int64_t num_stacks = slots.num_elements() / depth;
+  return [=](const Operands& operands) {
+    const auto* table = operands.input<uint8_t>(0);
+    const auto* slot = operands.input<int32_t>(1);
+    auto* y = operands.output<uint8_t>();
+    for (int64_t n = 0; n < num_stacks; ++n) {
+      for (int64_t p = 0; p < pixels; ++p) {
+        for (int64_t k = 0; k < depth; ++k) {
+          const int64_t row = slot[n * depth + k];
+          const bool is_inside = row >= 0 && row < frames[0];
+          for (int64_t c = 0; c < channels; ++c) {
+            *y++ = is_inside ? table[row * frames[1] + begin + p * channels + c]
+                             : uint8_t{0};
+          }
+        }
+      }
+    }
+  };
+}
+
 // Two 64-bit words of one element's block: see graph/ops/random.h.
 struct RandomPlan {
   uint64_t key;
@@ -187,6 +216,7 @@ void AddIndexingKernels(HostKernelTable& table) {
   table.emplace("ScatterAdd", &MakeScatterAdd);
   table.emplace("OneHot", &MakeOneHot);
   table.emplace("RandomShift", &MakeRandomShift);
+  table.emplace("GatherStacks", &MakeGatherStacks);
   table.emplace("RandomUniform", &MakeRandomUniform);
   table.emplace("RandomNormal", &MakeRandomNormal);
   table.emplace("RandomInt", &MakeRandomInt);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 
 #include "base/parallel.h"
 #include "engine/kernels/cpu/cpu_kernels.h"
@@ -44,9 +45,56 @@ std::unique_ptr<Kernel> MakeScatterAdd(const CpuRequest& request) {
              : MakeScatterAddBy<int64_t>(request);
 }
 
+// Writes frame k of one stack, `pixels` of kChannels bytes, between the other
+// frames' channels. Null `frame`: zeros.
+template <int kChannels>
+void WriteFrame(const uint8_t* frame, int64_t pixels, int64_t out_stride,
+                uint8_t* out) {
+  constexpr uint8_t kZeros[kChannels] = {};
+  for (int64_t p = 0; p < pixels; ++p) {
+    std::memcpy(out + p * out_stride,
+                frame != nullptr ? frame + p * kChannels : kZeros, kChannels);
+  }
+}
+
+// inputs: frames [N, F], slots [..., K]. Each thread writes whole stacks.
+std::unique_ptr<Kernel> MakeGatherStacks(const CpuRequest& request) {
+  const graph::Attributes& attributes = request.node.attributes;
+  const int64_t channels = attributes.Int("channels");
+  // gray or colour
+  if (channels != 1 && channels != 3) return MakeCommonKernel(request);
+  const Shape& frames = request.input(0).shape;
+  const int64_t num_frames = frames[0];
+  const int64_t frame_bytes = frames[1];
+  const Shape& slots = request.input(1).shape;
+  const int64_t depth = slots[slots.rank() - 1];
+  const int64_t begin = attributes.Int("begin");
+  const int64_t pixels = attributes.Int("pixels");
+  const int64_t out_bytes = request.output().shape.num_elements();
+  const int64_t stride = channels * depth;
+  const int num_threads = ThreadsFor(request.num_threads, out_bytes);
+  const auto write = channels == 1 ? &WriteFrame<1> : &WriteFrame<3>;
+  return MakeHostKernel(request, [=](const Operands& operands) {
+    const auto* table = operands.input<uint8_t>(0);
+    const auto* slot = operands.input<int32_t>(1);
+    auto* y = operands.output<uint8_t>();
+    ParallelFor(
+        num_threads, out_bytes / (pixels * stride),
+        [&](int /*thread*/, int64_t first, int64_t end) {
+          for (int64_t i = first * depth; i < end * depth; ++i) {
+            const bool is_inside = slot[i] >= 0 && slot[i] < num_frames;
+            write(is_inside ? table + slot[i] * frame_bytes + begin : nullptr,
+                  pixels, stride,
+                  y + i / depth * pixels * stride + i % depth * channels);
+          }
+        });
+  });
+}
+
 }  // namespace
 
 void AddIndexingKernels(CpuKernelTable& table) {
+  table["GatherStacks"] = {.make = &MakeGatherStacks};
   table["ScatterAdd"] = {.make = &MakeScatterAdd};
 }
 

@@ -1,7 +1,7 @@
 #include "engine/kernels/cuda/cuda_kernels.h"
 
 // Ops that select or make elements by index: gather, one-hot, image shift,
-// random numbers.
+// stacks of frames, random numbers.
 namespace replicant::kernels::cuda {
 namespace {
 
@@ -84,6 +84,24 @@ std::string WhyNotShift(const KernelRequest& request) {
          request.input(0).ToString();
 }
 
+// inputs: frames [N, F], slots [..., K]
+void MakeGatherStacks(KernelBuilder& builder) {
+  const Shape& frames = builder.input(0).shape;
+  const Shape& slots = builder.input(1).shape;
+  const GatherStacks body{.num_frames = frames[0],
+                          .frame_bytes = frames[1],
+                          .depth = slots[slots.rank() - 1],
+                          .begin = builder.attributes().Int("begin"),
+                          .pixels = builder.attributes().Int("pixels"),
+                          .channels = builder.attributes().Int("channels")};
+  builder.Launch(body, builder.output().shape.num_elements() / body.channels,
+                 [](GatherStacks& b, const KernelBindings& bindings) {
+                   b.frames = In<uint8_t>(bindings, 0);
+                   b.slots = In<int32_t>(bindings, 1);
+                   b.y = Out<uint8_t>(bindings);
+                 });
+}
+
 void MakeArgMax(KernelBuilder& builder) {
   const Shape& x = builder.input().shape;
   DispatchFloat(builder.input().dtype, [&]<typename T>() {
@@ -142,6 +160,7 @@ void AddIndexingKernels(CudaKernelTable& table) {
   table["ScatterAdd"] = {&MakeScatterAdd, &WhyNotF32OrBF16};
   table["OneHot"] = {&MakeOneHot, &WhyNotF32OrBF16};
   table["RandomShift"] = {&MakeRandomShift, &WhyNotShift};
+  table["GatherStacks"] = {&MakeGatherStacks, &TakesAll};
   table["ArgMax"] = {&MakeArgMax, &WhyNotF32OrBF16};
   table["RandomUniform"] = {&MakeRandomUniform, &WhyNotF32OrBF16};
   table["RandomNormal"] = {&MakeRandomNormal, &WhyNotF32OrBF16};

@@ -41,6 +41,7 @@
   ELEMENTS(random_shift_8, RandomShift<uint8_t>)                               \
   ELEMENTS(random_shift_16, RandomShift<uint16_t>)                             \
   ELEMENTS(random_shift_32, RandomShift<uint32_t>)                             \
+  ELEMENTS(gather_stacks, GatherStacks)                                        \
   ELEMENTS(scatter_add_f32, ScatterAdd<float>)                                 \
   ELEMENTS(scatter_add_bf16, ScatterAdd<BFloat16>)                             \
   ELEMENTS(one_hot_f32, OneHot<float>)                                         \

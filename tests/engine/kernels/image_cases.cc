@@ -132,6 +132,31 @@ void AddImages(Cases& cases) {
   }
 }
 
+// Stacks of one image of frames, in bytes that no image takes.
+void AddStacks(Cases& cases) {
+  struct Stacks {
+    const char* name;
+    Shape slots;
+    graph::FrameImage image;
+  };
+  const std::vector<Stacks> all = {
+      {"gray", Shape({5, 4}), {.begin = 0, .pixels = 30, .channels = 1}},
+      {"colour", Shape({40, 3}), {.begin = 5, .pixels = 77, .channels = 3}},
+      {"windows", Shape({3, 6, 2}), {.begin = 40, .pixels = 9, .channels = 3}},
+      {"depth", Shape({7, 1}), {.begin = 1, .pixels = 50, .channels = 4}}};
+  for (const Stacks& stacks : all) {
+    cases.push_back({fmt::format("GatherStacks_{}", stacks.name),
+                     [stacks](CaseBuilder& b) {
+                       // some slots are no rows
+                       return Outputs{graph::GatherStacks(
+                           b.Whole(DType::kU8, Shape({11, 241}), 0, 256),
+                           b.Whole(DType::kI32, stacks.slots, -1, 12),
+                           stacks.image)};
+                     },
+                     1.0, false, false});
+  }
+}
+
 // A first layer: what backends may read as pixels (the pass fuse_pixels).
 void AddPixelConvs(Cases& cases) {
   const std::vector<Conv> convs = {
@@ -248,6 +273,7 @@ void AddBatchNorms(Cases& cases) {
 
 void AddImageCases(std::vector<OpCase>& cases) {
   AddImages(cases);
+  AddStacks(cases);
   AddPixelConvs(cases);
   AddBatchNorms(cases);
 }

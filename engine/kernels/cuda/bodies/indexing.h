@@ -144,6 +144,28 @@ struct RandomShift {
   int64_t height, width, channels;
 };
 
+// Pixel i of [..., P, K]: pixel p of frame k of a stack, from frames [N, F].
+struct GatherStacks {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const int64_t p = i / depth % pixels;
+    const int64_t n = i / depth / pixels;
+    const int64_t slot = slots[n * depth + i % depth];
+    const bool is_inside = slot >= 0 && slot < num_frames;
+    for (int64_t c = 0; c < channels; ++c) {
+      y[i * channels + c] =
+          is_inside ? frames[slot * frame_bytes + begin + p * channels + c]
+                    : uint8_t{0};
+    }
+  }
+
+  const uint8_t* frames;
+  const int32_t* slots;
+  uint8_t* y;
+  int64_t num_frames, frame_bytes;
+  int64_t depth;  // K
+  int64_t begin, pixels, channels;
+};
+
 struct RoundToBF16 {
   REPLICANT_DEVICE void operator()(int64_t i) const { Store(y, i, x[i]); }
 

@@ -146,6 +146,23 @@ TEST(ImageTest, ShiftMovesEachImageAndRepeatsTheBorder) {
   EXPECT_EQ(runner.Eval(RandomShift(x, offsets)), (V{3, 4, 3, 4, 6, 6, 6, 6}));
 }
 
+// Frames of two gray pixels, then one of two channels.
+TEST(ImageTest, StacksAreGatheredFromTheirImageOfEachFrame) {
+  GraphRunner runner;
+  const Output frames = runner.Input(
+      "frames", Values(DType::kU8, Shape({3, 4}),
+                       {1, 2, 3, 4, 11, 12, 13, 14, 21, 22, 23, 24}));
+  const Output slots =
+      runner.Input("slots", Values(DType::kI32, Shape({2, 2}), {2, 0, 1, -1}));
+  const Output gray = GatherStacks(frames, slots, {.pixels = 2, .channels = 1});
+  EXPECT_EQ(gray.shape(), Shape({2, 2, 2}));
+  EXPECT_EQ(runner.Eval(gray), (V{21, 1, 22, 2, 11, 0, 12, 0}));
+  const Output colour =
+      GatherStacks(frames, slots, {.begin = 2, .pixels = 1, .channels = 2});
+  EXPECT_EQ(colour.shape(), Shape({2, 1, 4}));
+  EXPECT_EQ(runner.Eval(colour), (V{23, 24, 3, 4, 13, 14, 0, 0}));
+}
+
 TEST(ImageTest, PixelsBecomeFloats) {
   GraphRunner runner;
   const Output x =
@@ -166,6 +183,16 @@ TEST(ImageTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(MessageOf([&] { NormalizePixels(x, DType::kF32, 1, 0, kSite); }),
             "model.cc:12: NormalizePixels: want u8 pixels and a floating "
             "dtype, got f32[2,3,3,1] and f32");
+  const Output frames = g.Input("frames", DType::kU8, Shape({5, 12}));
+  EXPECT_EQ(MessageOf([&] { GatherStacks(frames, x, {}, kSite); }),
+            "model.cc:12: GatherStacks 'GatherStacks': want frames u8[N,F] and "
+            "slots i32[...,K], got u8[5,12] and f32[2,3,3,1]");
+  EXPECT_EQ(MessageOf([&] {
+              GatherStacks(frames, o, {.begin = 1, .pixels = 4, .channels = 3},
+                           kSite);
+            }),
+            "model.cc:12: GatherStacks 'GatherStacks': an image of 4 pixels "
+            "with 3 channels from byte 1 on leaves frames of 12 bytes");
 }
 
 }  // namespace
