@@ -34,7 +34,9 @@
 //    device (engine/runtime/device_boundary.h), launches the kernels in
 //    sequence (engine/runtime/launch_sequence.h) and copies the fetched outputs
 //    back. Where the host can reach the backend's memory, the caller's views
-//    are that memory and nothing is copied.
+//    are that memory and nothing is copied. A resident input
+//    (engine/runtime/resident_input.h) is changed by its owner, in the order of
+//    the plan's stream.
 namespace replicant::runtime {
 namespace {
 
@@ -91,15 +93,20 @@ class Executor::Impl {
         backend_(store.backend()),
         check_finite_(options.check_finite),
         has_profile_(options.has_profile),
+        residents_(options.residents),
         program_(MakeProgram(graph, spec, backend_, options)),
         stream_(backend_.CreateStream()),
         sequence_(&backend_) {
     report_.num_nodes = static_cast<int>(graph.nodes().size());
+    TakeResidents();
     store.Declare(*program_.graph);
     const std::vector<NodeId> order = ScheduleNodes(*program_.graph);
     FindWrittenVariables();
     CompileKernels(order, options);
-    const Placement placement(program_, order, kernels_);
+    const Placement placement(program_, order, kernels_,
+                              [this](const std::string& input) {
+                                return residents_.contains(input);
+                              });
     DescribeMemory(*program_.graph, order, placement, &report_);
     if (!backend_.is_host_memory()) {
       // their landing area
@@ -163,6 +170,7 @@ class Executor::Impl {
     are_inputs_sent_ = false;
     is_running_ = true;
     if (device_ != nullptr) device_->Receive(*stream_);
+    for (const auto& [name, resident] : residents_) resident->Update(*stream_);
     for (ConstantInput& constant : constant_inputs_) {
       const uint64_t version = constant.variable->version.value();
       if (version == constant.version) continue;
@@ -234,6 +242,22 @@ class Executor::Impl {
               .count();
     }
     ++num_profiled_runs_;
+  }
+
+  void TakeResidents() {
+    for (const Node& node : program_.graph->nodes()) {
+      const auto found = residents_.find(node.name);
+      if (node.op != &graph::InputOp() || found == residents_.end()) continue;
+      const graph::TensorType& type = found->second->type();
+      if (type == node.output_type()) {
+        report_.resident_size_bytes += type.SizeBytes();
+        continue;
+      }
+      throw InvalidArgument(
+          fmt::format("{}: input '{}' is {}, but what is resident for it is {}",
+                      node.site.ToString(), node.name,
+                      node.output_type().ToString(), type.ToString()));
+    }
   }
 
   void CompileKernels(const std::vector<NodeId>& order,
@@ -330,12 +354,12 @@ class Executor::Impl {
     } catch (const DeviceError& e) {
       throw DeviceError(fmt::format(
           "{}; the plan needs {} bytes for itself (intermediate {}, scratch "
-          "{}, constants {}, boundary {}) and {} for variables; its largest "
+          "{}, constants {}, boundary {}) and {} for variables{}; its largest "
           "tensors: {}",
           e.what(), report_.peak_size_bytes(), report_.memory.arena_size_bytes,
           report_.scratch_size_bytes, report_.constant_size_bytes,
           report_.boundary_size_bytes, report_.variable_size_bytes,
-          report_.LargestTensors()));
+          report_.ResidentText(), report_.LargestTensors()));
     }
   }
 
@@ -373,6 +397,8 @@ class Executor::Impl {
         return boundary_->data() + place.position;
       case Place::Kind::kConstant:
         return constants_->data() + place.position;
+      case Place::Kind::kResident:
+        return residents_.at(program_.graph->node(endpoint.node).name)->data();
       case Place::Kind::kVariable:
         return store_.at(program_.graph->variable(place.variable).name)
             .buffer->data();
@@ -414,7 +440,9 @@ class Executor::Impl {
 
   void BindBoundary(const Placement& placement) {
     for (const Node& node : program_.graph->nodes()) {
-      if (node.op != &graph::InputOp()) continue;
+      if (node.op != &graph::InputOp() || residents_.contains(node.name)) {
+        continue;
+      }
       inputs_.emplace(node.name, ViewOf({node.id, 0}, placement));
     }
     for (const Output& output : program_.outputs) {
@@ -467,6 +495,7 @@ class Executor::Impl {
   Backend& backend_;
   bool check_finite_;
   bool has_profile_;
+  const std::map<std::string, ResidentInput*> residents_;
   graph::Program program_;
   PlanReport report_;
   std::unique_ptr<kernels::Stream> stream_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "engine/kernels/backend.h"
 #include "engine/runtime/numeric_check.h"
 #include "engine/runtime/plan_report.h"
+#include "engine/runtime/resident_input.h"
 #include "engine/runtime/variable_store.h"
 
 namespace replicant::runtime {
@@ -48,6 +50,9 @@ struct CompileOptions {
   // (graph::UpdatePart), by Backend::CreateReplicaGroup(); null for a separate
   // plan. Used while the plan is compiled only.
   kernels::ReplicaGroup* replica_group = nullptr;
+  // Inputs by name that are not copied for each run; they outlive the executor.
+  // Executor::input() does not have them.
+  std::map<std::string, ResidentInput*> residents = {};
 };
 
 // The time of one kernel of a plan.
@@ -93,9 +98,9 @@ class Executor {
   // The store (and its backend) must outlive the executor; the graph need not.
   // Variables that the store lacks are declared in it.
   // Throws InvalidArgument if an output needs both the old and the new version
-  // of a variable at once, DeviceError if the backend cannot run a node or does
-  // not have enough memory, ShapeError if the store holds a variable of another
-  // type.
+  // of a variable at once, or if an input and its resident differ in type,
+  // DeviceError if the backend cannot run a node or does not have enough
+  // memory, ShapeError if the store holds a variable of another type.
   Executor(const graph::Graph& graph, const PlanSpec& spec,
            VariableStore& store, const CompileOptions& options = {});
   ~Executor();

@@ -20,11 +20,17 @@ size_t RoundUp(size_t size) {
 
 Placement::Placement(const graph::Program& program,
                      const std::vector<NodeId>& order,
-                     const std::map<NodeId, std::unique_ptr<Kernel>>& kernels)
+                     const std::map<NodeId, std::unique_ptr<Kernel>>& kernels,
+                     const std::function<bool(const std::string&)>& is_resident)
     : graph_(*program.graph), order_(order), kernels_(kernels) {
   FindLastUses();
   for (const Node& node : graph_.nodes()) {
-    if (node.op == &graph::InputOp()) PlaceAtBoundary({node.id, 0});
+    if (node.op != &graph::InputOp()) continue;
+    if (is_resident(node.name)) {
+      places_[{node.id, 0}] = {Place::Kind::kResident};
+    } else {
+      PlaceAtBoundary({node.id, 0});
+    }
   }
   input_size_ = boundary_size_;
   for (const Output& output : program.outputs) {

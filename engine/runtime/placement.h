@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/graph/graph.h"
@@ -15,7 +17,7 @@ namespace replicant::runtime {
 
 // The place of a tensor in memory.
 struct Place {
-  enum class Kind { kArena, kBoundary, kConstant, kVariable };
+  enum class Kind { kArena, kBoundary, kConstant, kVariable, kResident };
 
   Kind kind = Kind::kArena;
   // number of the block, or offset within the boundary or constant buffer
@@ -30,10 +32,12 @@ struct Place {
 // over an input that no later kernel reads.
 class Placement {
  public:
-  // The arguments must outlive the placement.
+  // `program`, `order` and `kernels` must outlive the placement. The inputs
+  // that `is_resident` names are elsewhere.
   Placement(
       const graph::Program& program, const std::vector<graph::NodeId>& order,
-      const std::map<graph::NodeId, std::unique_ptr<kernels::Kernel>>& kernels);
+      const std::map<graph::NodeId, std::unique_ptr<kernels::Kernel>>& kernels,
+      const std::function<bool(const std::string& input)>& is_resident);
 
   const Place& of(graph::Endpoint endpoint) const {
     return places_.at(endpoint);

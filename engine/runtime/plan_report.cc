@@ -25,10 +25,17 @@ std::string PlanReport::ToString() const {
   return fmt::format(
       "plan: {} nodes, {} kernels, peak {} bytes (intermediate {} of {} "
       "unshared, lower bound {}; scratch {}, constants {}, boundary {}), "
-      "variables {} bytes",
+      "variables {} bytes{}",
       num_nodes, num_kernels, peak_size_bytes(), memory.arena_size_bytes,
       memory.unshared_size_bytes, memory.lower_bound_bytes, scratch_size_bytes,
-      constant_size_bytes, boundary_size_bytes, variable_size_bytes);
+      constant_size_bytes, boundary_size_bytes, variable_size_bytes,
+      ResidentText());
+}
+
+std::string PlanReport::ResidentText() const {
+  return resident_size_bytes == 0
+             ? ""
+             : fmt::format(", resident inputs {} bytes", resident_size_bytes);
 }
 
 std::string PlanReport::LargestTensors() const {

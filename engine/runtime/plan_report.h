@@ -36,6 +36,8 @@ struct PlanReport {
   size_t boundary_size_bytes = 0;
   // variables that the plan uses (owned by the store)
   size_t variable_size_bytes = 0;
+  // inputs that stay on the device (owned by the caller)
+  size_t resident_size_bytes = 0;
   // in the order of launches
   std::vector<PlannedKernel> kernels;
   // the largest in memory that is shared, largest first
@@ -51,6 +53,8 @@ struct PlanReport {
   }
   // One line for a log.
   std::string ToString() const;
+  // ", resident inputs 20480 bytes"; empty if there are none.
+  std::string ResidentText() const;
   // "conv1 bf16[256,41,41,32] 27541504 bytes, ..." for a message.
   std::string LargestTensors() const;
 };

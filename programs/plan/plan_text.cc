@@ -95,6 +95,11 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
   const runtime::PlanReport& report = plan.report;
   const PlanTotals totals = TotalsOf(report);
   const auto least = static_cast<double>(report.least_bytes);
+  const std::string resident =
+      report.resident_size_bytes == 0
+          ? ""
+          : fmt::format(", resident inputs {:.1f} MB",
+                        1e-6 * static_cast<double>(report.resident_size_bytes));
   std::string text = fmt::format(
       "{}\n"
       "launches  {}: {} library calls, {} own kernels, {} generated kernels, "
@@ -102,7 +107,7 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
       "bytes     {:.1f} MB; {:.1f} MB at least (inputs, outputs, variables)\n"
       "FLOPs     {:.2f} G in library calls, {:.3f} G in generated kernels\n"
       "memory    {:.1f} MB: tensors {:.1f}, scratch {:.1f}, constants {:.1f}, "
-      "inputs and outputs {:.1f}; variables {:.1f} MB\n"
+      "inputs and outputs {:.1f}; variables {:.1f} MB{}\n"
       "time      {:.3f} ms at least on an H100; {:.3f} ms for the least "
       "bytes\n",
       plan.name, totals.num_launches(), totals.num_library_calls,
@@ -114,7 +119,7 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
       1e-6 * static_cast<double>(report.scratch_size_bytes),
       1e-6 * static_cast<double>(report.constant_size_bytes),
       1e-6 * static_cast<double>(report.boundary_size_bytes),
-      1e-6 * static_cast<double>(report.variable_size_bytes),
+      1e-6 * static_cast<double>(report.variable_size_bytes), resident,
       1e3 * totals.seconds, 1e3 * least / kBytesPerSecond);
   text += "largest tensors\n";
   for (const runtime::PlannedTensor& tensor : report.largest_tensors) {

@@ -14,6 +14,7 @@ int64_t RowSizeOf(const graph::TensorType& type) {
 }
 
 void MakeGather(KernelBuilder& builder) {
+  builder.SelectRows();
   const bool is_i64 = builder.input(1).dtype == DType::kI64;
   DispatchWord(builder.output().dtype, [&]<typename Word>() {
     const Gather<Word> body{.num_rows = builder.input().shape[0],
@@ -86,6 +87,7 @@ std::string WhyNotShift(const KernelRequest& request) {
 
 // inputs: frames [N, F], slots [..., K]
 void MakeGatherStacks(KernelBuilder& builder) {
+  builder.SelectRows();
   const Shape& frames = builder.input(0).shape;
   const Shape& slots = builder.input(1).shape;
   const GatherStacks body{.num_frames = frames[0],

@@ -125,6 +125,8 @@ class KernelBuilder {
   size_t AddWorkspace(size_t size_bytes);
   // Lets output 0 take the memory of an input of its shape and element size.
   void ShareElements() { shares_elements_ = true; }
+  // Notes that of input 0 no more bytes are read than output 0 has.
+  void SelectRows() { selects_rows_ = true; }
 
   void Add(std::unique_ptr<Step> step) { steps_.push_back(std::move(step)); }
   // Computes `count` elements, or rows, with an own kernel; nothing for 0.
@@ -150,6 +152,7 @@ class KernelBuilder {
   size_t scratch_size_bytes_ = 0;
   size_t workspace_size_bytes_ = 0;  // of scratch_size_bytes_
   bool shares_elements_ = false;
+  bool selects_rows_ = false;
 };
 
 }  // namespace replicant::kernels::cuda

@@ -7,12 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/indexing.h"
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/optimizer.h"
 #include "engine/graph/ops/reduce.h"
@@ -64,6 +66,61 @@ TEST(ExecutorTest, AnInputMayHaveNoElements) {
     EXPECT_TRUE(plan->output(1).Span<float>().empty());
     EXPECT_EQ(ToDoubles(plan->output(2)), (V{0}));
   }
+}
+
+// A table that its owner changes between runs.
+class Table : public ResidentInput {
+ public:
+  Table(kernels::Backend& backend, int64_t rows)
+      : type_{DType::kF32, Shape({rows, 2})},
+        memory_(backend.Allocate(type_.SizeBytes())) {}
+  const graph::TensorType& type() const override { return type_; }
+  std::byte* data() override { return memory_->data(); }
+  void Update(kernels::Stream& stream) override {
+    const auto bytes = std::as_bytes(std::span(row));
+    stream.CopyToDevice(data() + bytes.size(), bytes.data(), bytes.size());
+  }
+
+  std::vector<float> row = {0.0F, 0.0F};
+
+ private:
+  const graph::TensorType type_;
+  const std::unique_ptr<kernels::Buffer> memory_;
+};
+
+TEST(ExecutorTest, AResidentInputStaysAndIsUpdatedBeforeARun) {
+  for (const char* backend : {"reference", "cpu"}) {
+    GraphRunner runner(backend);
+    Graph& g = runner.graph();
+    const Output table = g.Input("table", DType::kF32, Shape({3, 2}));
+    const Output rows = g.Input("rows", DType::kI32, Shape({2}));
+    Table resident(runner.store().backend(), 3);
+    const auto plan =
+        runner.Compile({.outputs = {graph::Gather(table, rows), table}},
+                       {.residents = {{"table", &resident}}});
+    EXPECT_EQ(plan->input_names(), std::vector<std::string>{"rows"});
+    std::fill_n(reinterpret_cast<float*>(resident.data()), 6, 5.0F);
+    plan->input("rows").Span<int32_t>()[0] = 1;
+    for (const float x : {1.0F, 2.0F}) {
+      resident.row = {x, -x};
+      plan->Run();
+      EXPECT_EQ(ToDoubles(plan->output(0)), (V{x, -x, 5, 5}));
+      EXPECT_EQ(ToDoubles(plan->output(1)), (V{5, 5, x, -x, 5, 5}));
+    }
+  }
+}
+
+TEST(ExecutorTest, AResidentInputHasTheTypeOfItsInput) {
+  GraphRunner runner;
+  Graph& g = runner.graph();
+  const Output table = g.Input("table", DType::kF32, Shape({3, 2}), kSite);
+  Table resident(runner.store().backend(), 4);
+  EXPECT_EQ(MessageOf([&] {
+              runner.Compile({.outputs = {graph::Square(table)}},
+                             {.residents = {{"table", &resident}}});
+            }),
+            "model.cc:12: input 'table' is f32[3,2], but what is resident for "
+            "it is f32[4,2]");
 }
 
 TEST(ExecutorTest, AnUpdateIsSeenByTheNextRunAndByOtherPlans) {
