@@ -115,9 +115,12 @@ ItemFrames Batch::FramesOf(int64_t row, FrameRoom& room) const {
   };
   add(frames, num_first);
   add(next_frames, num_second);
+  room.numbers.assign(room.places.size(), 0);
   const std::span<const std::byte* const> places(room.places);
+  const std::span<const uint64_t> numbers(room.numbers);
   const auto num_frames = static_cast<size_t>(form.num_frames());
-  return {places.first(num_frames), places.subspan(num_frames)};
+  return {places.first(num_frames), places.subspan(num_frames),
+          numbers.first(num_frames), numbers.subspan(num_frames)};
 }
 
 void Batch::TakeItems(const BatchMessage& message, int64_t first_row,

@@ -1,6 +1,7 @@
 #include "replay/client/kept_frames.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,14 @@ constexpr uint32_t kReplyBytes = 1 << 20;
 // Two huge pages; a smaller store has smaller slabs.
 constexpr size_t kSlabBytes = size_t{4} << 20;
 constexpr size_t kSlabsPerStore = 16;
+
+// The number of the first of `count` frames, which no other call gives: stores
+// of several services share the numbers.
+uint64_t NewNumbers(int64_t count) {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(static_cast<uint64_t>(count),
+                        std::memory_order_relaxed);
+}
 
 int64_t SizeOf(const KeptBlock& block) {
   return static_cast<int64_t>(block.bytes.size());
@@ -86,13 +95,13 @@ KeptBlock KeptFrames::Keep(const FrameBlockView& block,
   if (!options_.decompresses) {
     auto [slab, room] = Reserve(bytes.size(), header);
     std::ranges::copy(bytes, room.begin());
-    return {std::move(slab), room};
+    return {std::move(slab), room, NewNumbers(count)};
   }
   auto [slab, room] =
       Reserve(RawBlockBytes(block.frame_bytes(), count), header);
   WriteRawHeader(block.frame_bytes(), count, room);
   decoder_.Decode(block, 0, count, room.subspan(header));
-  return {std::move(slab), room};
+  return {std::move(slab), room, NewNumbers(count)};
 }
 
 KeptRange KeptFrames::range() const {

@@ -309,9 +309,12 @@ ItemFrames BatchMessage::LocateFrames(int64_t index, FrameRoom& room,
   const auto num_frames = static_cast<size_t>(form_.num_frames());
   const size_t num_places = num_frames + next_frames.size() / frame_bytes;
   room.places.resize(num_places);
+  room.numbers.assign(num_places, 0);
   const std::span places(room.places);
-  const ItemFrames result = {places.first(num_frames),
-                             places.subspan(num_frames)};
+  const std::span numbers(room.numbers);
+  const ItemFrames result = {
+      places.first(num_frames), places.subspan(num_frames),
+      numbers.first(num_frames), numbers.subspan(num_frames)};
   const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
   if (begin == segment_ends_[i]) {
     // the service has written the rows
@@ -359,6 +362,10 @@ ItemFrames BatchMessage::LocateFrames(int64_t index, FrameRoom& room,
     for (; next != end && next->step < segment.first_step + segment.num_frames;
          ++next) {
       const int64_t at = segment.skip + next->step - segment.first_step;
+      if (segment.kept.first_number > 0) {
+        numbers[next->place] =
+            segment.kept.first_number + static_cast<uint64_t>(at);
+      }
       if (block.codec() == FrameCodec::kNone) {
         places[next->place] = block.Payload(at).data();
       } else {

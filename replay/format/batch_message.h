@@ -22,6 +22,9 @@ namespace replicant::replay {
 struct KeptBlock {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
+  // The number of its first frame; those of the others follow. No other frame
+  // that this process keeps or has kept has the same. From 1 on.
+  uint64_t first_number = 0;
 };
 // Finds a block by its chunk's serial.
 using FindFrameBlock = std::function<KeptBlock(uint64_t serial)>;
@@ -30,6 +33,9 @@ using FindFrameBlock = std::function<KeptBlock(uint64_t serial)>;
 struct ItemFrames {
   std::span<const std::byte* const> frames;       // [BatchForm::num_frames()]
   std::span<const std::byte* const> next_frames;  // [stack]; of windows none
+  // Of each, its number among the frames that the reader keeps; 0: not kept.
+  std::span<const uint64_t> numbers;
+  std::span<const uint64_t> next_numbers;
 };
 
 // What a thread needs to read the frames of items, one item after the other.
@@ -37,6 +43,7 @@ struct FrameRoom {
   FrameDecoder decoder;
   std::vector<std::byte> bytes;          // decoded frames
   std::vector<const std::byte*> places;  // of an item's frames
+  std::vector<uint64_t> numbers;         // of them
 };
 
 // The frames of a chunk that a reply leaves out are not kept (any more).
