@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "engine/graph/ops/image.h"
 #include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::agents {
@@ -43,6 +44,29 @@ Output JoinImages(const std::vector<Output>& images, graph::CallSite site) {
     rows.push_back(graph::Reshape(image, {image.shape()[0], -1}));
   }
   return graph::Concat(rows, /*axis=*/1);
+}
+
+Output GatherObservations(const TaskSpec& task, Output frames, Output slots,
+                          graph::CallSite site) {
+  const graph::Graph::SiteScope scope(frames, site);
+  const auto leading = slots.shape().dims().first(slots.shape().rank() - 1);
+  std::vector<Output> images;
+  graph::FrameImage place;
+  for (const ImageSpec& image : task.AllImages()) {
+    place.pixels = image.shape[0] * image.shape[1];
+    place.channels = image.shape[2] / task.frame_stack;
+    std::vector<int64_t> dims(leading.begin(), leading.end());
+    if (task.images.empty()) {
+      dims.insert(dims.end(), image.shape.dims().begin(),
+                  image.shape.dims().end());
+    } else {
+      dims.push_back(image.shape.num_elements());
+    }
+    images.push_back(
+        graph::Reshape(graph::GatherStacks(frames, slots, place), dims));
+    place.begin += place.pixels * place.channels;
+  }
+  return images.size() == 1 ? images[0] : graph::Concat(images, /*axis=*/-1);
 }
 
 std::vector<Output> ImageInputs(graph::Graph& graph, const TaskSpec& task,

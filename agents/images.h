@@ -21,6 +21,18 @@ std::vector<graph::Output> SplitImages(
 graph::Output JoinImages(const std::vector<graph::Output>& images,
                          graph::CallSite site = graph::CallSite::Here());
 
+// Observations from a table of frames.
+//
+// Args:
+//   frames  [N, TaskSpec::frame_bytes()] u8: the images of one time, [H, W, 3]
+//           each, one after the other
+//   slots   [..., TaskSpec::frame_stack] i32, the oldest first; a slot outside
+//           [0, N) is a frame of zeros
+// Returns [..., TaskSpec::observation] u8.
+graph::Output GatherObservations(
+    const TaskSpec& task, graph::Output frames, graph::Output slots,
+    graph::CallSite site = graph::CallSite::Here());
+
 // Adds an input of the graph for each image, [rows, H, W, C] u8: "observation"
 // of one image, and of several the images' names.
 std::vector<graph::Output> ImageInputs(graph::Graph& graph,

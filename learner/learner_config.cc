@@ -74,7 +74,8 @@ LearnerConfig LearnerConfig::Read(
   frames.Field("max_bytes", &c.frame_store.max_bytes, {0, int64_t{1} << 50},
                "memory of each process for them; what it lacks comes with the "
                "batches. The replay's frames decompressed: its size times "
-               "height x width x 3. 0: every batch brings its frames");
+               "height x width x 3. 0: every batch brings its frames. One "
+               "replica on a GPU takes as much of the device");
   frames.Field("decompress", &c.frame_store.decompresses,
                "whether frames are decompressed once, when they arrive; false: "
                "for each batch, in a fifth of the memory");

@@ -37,6 +37,30 @@ int32_t ShardOf(const replay::Batch& batch, size_t i) {
   return batch.shards.empty() ? 0 : batch.shards[i];
 }
 
+// The frames that a learner keeps on its device. Null on the CPU, which reads
+// them where they lie, and for replicas, whose device has a part of a batch.
+std::unique_ptr<ResidentFrames> MakeResidentFrames(
+    const LearnerConfig& learner, const agents::LearningSpec& spec,
+    replicator::Replicator& replicator) {
+  const int64_t frame_bytes =
+      spec.task.has_pixels ? spec.task.frame_bytes() : 0;
+  if (frame_bytes == 0 || learner.frame_store.max_bytes == 0 ||
+      learner.replication.strategy != &replicator::Strategy::kSingle) {
+    return nullptr;
+  }
+  kernels::Backend& backend = replicator.variables().backend();
+  if (backend.is_host_memory()) return nullptr;
+  const replay::BatchForm form{.stack = spec.task.frame_stack,
+                               .window = spec.window};
+  const replay::RowBytes row = form.BytesOf({.frame_bytes = 1});
+  return std::make_unique<ResidentFrames>(
+      backend, ResidentFrames::Options{
+                   .frame_bytes = frame_bytes,
+                   .max_bytes = learner.frame_store.max_bytes,
+                   .frames_per_batch =
+                       learner.batch_size * (row.frames + row.next_frames)});
+}
+
 }  // namespace
 
 AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
@@ -48,18 +72,21 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
       transitions_(source_) {
   agent_->Check(spec_);
   const LearnerConfig& learner = arguments.learner;
+  frames_ = MakeResidentFrames(learner, spec_, *replicator_);
   // one process speaks with the replay, so that a checkpoint has one cut
   input_ = replicator_->MakeInput(
       [&](const replicator::InputContext& context) {
         return transitions_.MakePipeline(
             context.group_id, spec_,
             context.PipelineBatchSize(learner.batch_size),
-            ThreadsOf(learner.replication));
+            ThreadsOf(learner.replication), frames_.get());
       },
       replicator::InputMode::kSingle);
   const auto step = [&](replicator::ReplicaContext& replica,
                         const replicator::Inputs& inputs) {
-    const AgentStep built = BuildAgentStep(replica, inputs, *agent_, spec_);
+    const AgentStep built =
+        BuildAgentStep(replica, inputs, *agent_, spec_,
+                       frames_ == nullptr ? nullptr : &frames_->type());
     // every replica builds the same
     losses_ = built.losses;
     scalars_ = built.scalars;
@@ -72,8 +99,9 @@ AgentWorkload::AgentWorkload(std::shared_ptr<const agents::Agent> agent,
     }
     return built.outputs;
   };
-  step_ = replicator_->Build(*input_, step,
-                             {.passes = {.precision = learner.precision}});
+  runtime::CompileOptions options{.passes = {.precision = learner.precision}};
+  if (frames_ != nullptr) options.residents[kFrameTable] = frames_.get();
+  step_ = replicator_->Build(*input_, step, options);
   RunAgentStart(*agent_, spec_, arguments.seed, replicator_->variables());
 }
 
@@ -150,6 +178,10 @@ std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   scalars.emplace_back("sample_age", MeanAge());
   if (source_ != nullptr) {
     for (auto& own : source_->Scalars()) scalars.push_back(std::move(own));
+  }
+  if (frames_ != nullptr) {
+    scalars.emplace_back("frame_store_sent_frames",
+                         static_cast<double>(frames_->num_sent()));
   }
   return scalars;
 }

@@ -16,6 +16,7 @@
 #include "agents/task_spec.h"
 #include "learner/workload.h"
 #include "learner/workload_registry.h"
+#include "learner/workloads/agent/resident_frames.h"
 #include "learner/workloads/agent/transition_input.h"
 #include "replicator/replicator.h"
 
@@ -89,6 +90,7 @@ class AgentWorkload : public Workload {
   const agents::LearningSpec spec_;
   replay::BatchSource* const source_;
   std::unique_ptr<replicator::Replicator> replicator_;
+  std::unique_ptr<ResidentFrames> frames_;  // null: they come with each batch
   // input_ owns its pipelines
   TransitionInput transitions_;
   std::unique_ptr<replicator::Input> input_;

@@ -6,9 +6,9 @@ namespace replicant::learner {
 
 std::unique_ptr<TransitionPipeline> TransitionInput::MakePipeline(
     int group, const agents::LearningSpec& spec, int64_t batch_size,
-    int num_threads) {
-  auto pipeline = std::make_unique<TransitionPipeline>(spec, batch_size,
-                                                       num_threads, source_);
+    int num_threads, ResidentFrames* frames) {
+  auto pipeline = std::make_unique<TransitionPipeline>(
+      spec, batch_size, num_threads, source_, frames);
   pipelines_[group] = pipeline.get();
   return pipeline;
 }

@@ -25,7 +25,7 @@ class TransitionInput : public CheckpointedInput {
   // The caller owns the pipeline, which lives as long as this input.
   std::unique_ptr<TransitionPipeline> MakePipeline(
       int group, const agents::LearningSpec& spec, int64_t batch_size,
-      int num_threads);
+      int num_threads, ResidentFrames* frames);
 
   // Whether this process draws batches.
   bool is_drawing() const { return !pipelines_.empty(); }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "learner/workloads/agent/agent_step.h"
 #include "replay/table/n_step_return.h"
 
 namespace replicant::learner {
@@ -26,9 +27,11 @@ using replicator::NextResult;
 constexpr int64_t kStreamedBytes = int64_t{16} << 20;
 
 std::vector<replicator::InputSpec> MakeSpecs(const agents::LearningSpec& spec,
-                                             int64_t batch_size) {
+                                             int64_t batch_size,
+                                             bool has_slots) {
   std::vector<replicator::InputSpec> specs;
-  for (auto& tensor : agents::TransitionTensors(spec, batch_size)) {
+  for (auto& tensor : has_slots ? ObservationSlots(spec, batch_size)
+                                : agents::TransitionTensors(spec, batch_size)) {
     specs.push_back({std::move(tensor.name), tensor.dtype, tensor.shape});
   }
   return specs;
@@ -55,12 +58,14 @@ std::span<std::byte> RowOf(const MutableTensorView& view, int64_t row) {
 
 TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
                                        int64_t batch_size, int num_threads,
-                                       replay::BatchSource* source)
+                                       replay::BatchSource* source,
+                                       ResidentFrames* frames)
     : spec_(spec),
       batch_size_(batch_size),
       threads_(static_cast<size_t>(num_threads)),
       source_(source),
-      specs_(MakeSpecs(spec, batch_size)) {
+      resident_(frames),
+      specs_(MakeSpecs(spec, batch_size, frames != nullptr)) {
   const int64_t images_bytes =
       batch_size *
       form().BytesOf({.frame_bytes = spec.task.frame_bytes()}).total();
@@ -203,12 +208,16 @@ void TransitionPipeline::WriteStates(const replay::Batch& from,
 }
 
 void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
+  if (resident_ != nullptr) resident_->BeginBatch();
+  const auto write = resident_ == nullptr
+                         ? &TransitionPipeline::WriteRowOfFrames
+                         : &TransitionPipeline::WriteRowOfSlots;
   ParallelForEach(static_cast<int>(threads_.size()), from.size,
                   [&](int thread, int64_t row) {
                     const auto t = static_cast<size_t>(thread);
-                    WriteRowOfFrames(from.FramesOf(row, threads_[t]), row,
-                                     from.num_steps[static_cast<size_t>(row)],
-                                     batch);
+                    (this->*write)(from.FramesOf(row, threads_[t]), row,
+                                   from.num_steps[static_cast<size_t>(row)],
+                                   batch);
                   });
 }
 
@@ -259,6 +268,42 @@ void TransitionPipeline::WriteRowOfFrames(const replay::ItemFrames& frames,
   }
   std::ranges::copy(PartOf(window, NumReturnSteps(num_steps) - 1, spec_.window),
                     next.begin());
+}
+
+void TransitionPipeline::WriteRowOfSlots(const replay::ItemFrames& frames,
+                                         int64_t row, int64_t num_steps,
+                                         Views batch) const {
+  const auto depth = static_cast<size_t>(spec_.task.frame_stack);
+  const auto row_of = [&](std::string_view name) {
+    const std::span all = ViewOf(name, batch).Span<int32_t>();
+    return PartOf(all, row, batch_size_);
+  };
+  const auto write = [&](std::span<const std::byte* const> places,
+                         std::span<const uint64_t> numbers,
+                         std::span<int32_t> slots) {
+    for (size_t i = 0; i < slots.size(); ++i) {
+      slots[i] = resident_->SlotOf(numbers[i], places[i]);
+    }
+  };
+  if (spec_.window == 0) {
+    write(frames.frames, frames.numbers, row_of("observation"));
+    write(frames.next_frames, frames.next_numbers, row_of("next_observation"));
+    return;
+  }
+  // frames [i, i + stack) are the stack of o_{t+i}
+  std::array<int32_t, replay::kMaxWindow + replay::kMaxStack> slots;
+  write(frames.frames, frames.numbers,
+        std::span(slots).first(depth + static_cast<size_t>(num_steps)));
+  const auto copy_stack = [&](int64_t i, std::span<int32_t> out) {
+    std::copy_n(slots.begin() + i, depth, out.begin());
+  };
+  copy_stack(0, row_of("observation"));
+  copy_stack(NumReturnSteps(num_steps), row_of("next_observation"));
+  const std::span window = row_of("window_observation");
+  std::ranges::fill(window, -1);
+  for (int64_t i = 1; i <= num_steps; ++i) {
+    copy_stack(i, PartOf(window, i - 1, spec_.window));
+  }
 }
 
 }  // namespace replicant::learner

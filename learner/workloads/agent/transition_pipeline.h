@@ -9,6 +9,7 @@
 
 #include "agents/agent.h"
 #include "env/interleave.h"
+#include "learner/workloads/agent/resident_frames.h"
 #include "replay/client/batch_source.h"
 #include "replicator/input.h"
 
@@ -25,9 +26,12 @@ namespace replicant::learner {
 class TransitionPipeline : public replicator::InputPipeline {
  public:
   // `source` outlives the pipeline; null in a process that draws nothing.
-  // `num_threads` threads decode compressed frames and interleave stacks.
+  // `num_threads` threads decode compressed frames and interleave stacks. With
+  // `frames`, which outlive the pipeline, observations are slots of that table
+  // (ObservationSlots() in learner/workloads/agent/agent_step.h).
   TransitionPipeline(const agents::LearningSpec& spec, int64_t batch_size,
-                     int num_threads, replay::BatchSource* source);
+                     int num_threads, replay::BatchSource* source,
+                     ResidentFrames* frames = nullptr);
 
   const std::vector<replicator::InputSpec>& specs() const override {
     return specs_;
@@ -72,6 +76,9 @@ class TransitionPipeline : public replicator::InputPipeline {
   void WriteFrames(const replay::Batch& from, Views batch);
   void WriteRowOfFrames(const replay::ItemFrames& frames, int64_t row,
                         int64_t num_steps, Views batch) const;
+  // The same as slots of the table.
+  void WriteRowOfSlots(const replay::ItemFrames& frames, int64_t row,
+                       int64_t num_steps, Views batch) const;
   // Writes the images of an observation from a stack of its frames, each where
   // it lies.
   void WriteImages(std::span<const std::byte* const> stack,
@@ -105,6 +112,7 @@ class TransitionPipeline : public replicator::InputPipeline {
   std::vector<replay::FrameRoom> threads_;
   env::Stores stores_ = env::Stores::kCached;  // of the images
   replay::BatchSource* const source_;
+  ResidentFrames* const resident_;  // null: pixels travel with the batch
   std::vector<replicator::InputSpec> specs_;
   Drawn used_, ahead_;
   double wait_seconds_ = 0.0;
