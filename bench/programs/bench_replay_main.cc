@@ -7,6 +7,9 @@
 // replay, or stacked and decompressed in the reader's buffer. In the cases of a
 // learner it counts when it is in the step's input tensors: a learner of two
 // threads that computes nothing. "kept" readers keep the frames that they get.
+// With a "table" an item counts when the frames that it lacks are in the table
+// and its slots in the step's input; with "table-gathered", when the step has
+// made its stacks on the processor.
 //
 // Pixel cases take recorded frames (bench/run/record_frames.py): what a
 // codec costs and saves depends on the picture.
@@ -34,6 +37,7 @@
 #include "base/tensor/host_tensor.h"
 #include "base/thread.h"
 #include "bench/programs/service_process.h"
+#include "bench/programs/stacks_in_step.h"
 #include "learner/workloads/agent/transition_pipeline.h"
 #include "replay/client/batch_reader.h"
 #include "replay/client/step_writer.h"
@@ -60,6 +64,10 @@ struct Case {
   bool has_windows = false;
   bool keeps_frames = false;  // the reader
   int services = 1;           // that share the steps
+  // A learner's: whether frames are a table of its step. The table is on a
+  // device, whose work is not counted, or the processor gathers its stacks.
+  enum class Table { kNone, kOnDevice, kGathered };
+  Table table = Table::kNone;
 
   std::string Name() const {
     const std::string what =
@@ -74,10 +82,12 @@ struct Case {
                            has_windows ? "windows" : "sample", what, kBatch,
                            transport, keeps_frames ? "/kept" : "");
       case Kind::kLearner:
-        return fmt::format(
-            "replay/learner/{}-{}/{}{}{}", what, kBatch, transport,
-            keeps_frames ? "/kept" : "",
-            services > 1 ? fmt::format("/services-{}", services) : "");
+        return fmt::format("replay/learner/{}-{}/{}{}{}", what, kBatch,
+                           transport, keeps_frames ? "/kept" : "",
+                           services > 1 ? fmt::format("/services-{}", services)
+                           : table == Table::kNone     ? ""
+                           : table == Table::kOnDevice ? "/table"
+                                                       : "/table-gathered");
       case Kind::kUpdate:
         return fmt::format("replay/update/{}", kBatch);
       case Kind::kEncode:
@@ -106,6 +116,13 @@ std::vector<Case> AllCases() {
                        .codec = FrameCodec::kLz4,
                        .is_shm = is_shm,
                        .keeps_frames = keeps_frames});
+    }
+    for (const auto table : {Case::Table::kOnDevice, Case::Table::kGathered}) {
+      cases.push_back({.kind = Kind::kLearner,
+                       .codec = FrameCodec::kLz4,
+                       .is_shm = is_shm,
+                       .keeps_frames = true,
+                       .table = table});
     }
   }
   cases.push_back({.kind = Kind::kLearner,
@@ -363,30 +380,45 @@ Timing RunLearner(const Case& c, const Frames& frames, double seconds) {
   options.decode_threads = 0;
   BatchReader reader(options);
   const TableConfig table = ConfigOf(c).tables[0];
-  learner::TransitionPipeline pipeline(
-      {.task = {.has_pixels = true,
-                .observation = Shape({84, 84, 3 * table.n_step.stack}),
-                .frame_stack = table.n_step.stack,
-                .action_minimum = std::vector<double>(6, -1.0),
-                .action_maximum = std::vector<double>(6, 1.0)},
-       .n_step = table.n_step.n_step},
-      kBatch, kThreads, &reader);
+  const agents::LearningSpec spec{
+      .task = {.has_pixels = true,
+               .observation = Shape({84, 84, 3 * table.n_step.stack}),
+               .frame_stack = table.n_step.stack,
+               .action_minimum = std::vector<double>(6, -1.0),
+               .action_maximum = std::vector<double>(6, 1.0)},
+      .n_step = table.n_step.n_step};
+  std::optional<learner::StacksInStep> stacks;
+  if (c.table != Case::Table::kNone) {
+    stacks.emplace(spec, kBatch, kPixelSteps, kThreads);
+  }
+  learner::TransitionPipeline pipeline(spec, kBatch, kThreads, &reader,
+                                       stacks ? &stacks->frames() : nullptr);
   // a step reads one set while the next is written
   std::vector<HostTensor> tensors;
-  for (const auto& spec : pipeline.specs()) {
-    for (int i = 0; i < 2; ++i) tensors.emplace_back(spec.dtype, spec.shape);
+  for (const auto& input : pipeline.specs()) {
+    for (int i = 0; i < 2; ++i) tensors.emplace_back(input.dtype, input.shape);
   }
   std::array<std::vector<MutableTensorView>, 2> inputs;
   for (size_t i = 0; i < tensors.size(); ++i) {
     inputs[i % 2].push_back(tensors[i].mutable_view());
   }
   size_t turn = 0;
+  const auto newest = [&](std::string_view name) -> TensorView {
+    const auto found =
+        std::ranges::find(pipeline.specs(), name, &replicator::InputSpec::name);
+    return inputs[(turn + 1) % 2]
+                 [static_cast<size_t>(found - pipeline.specs().begin())];
+  };
   return TimeReads(c, services, reader, seconds, [&] {
     if (pipeline.NextAhead(Patience(), inputs[turn++ % 2]) !=
         replicator::NextResult::kOk) {
       throw CommError("bench_replay: no batch");
     }
     pipeline.UseAhead();
+    if (stacks) {
+      stacks->Take({newest("observation"), newest("next_observation")},
+                   c.table == Case::Table::kGathered);
+    }
     return pipeline.batch().size;
   });
 }
