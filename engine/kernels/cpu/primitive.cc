@@ -273,6 +273,10 @@ Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
       dnnl::memory::dims dims = whole.get_dims();
       int64_t skipped = 0;
       if (dimension >= 0) {
+        // weights may lie in blocks of rows and columns
+        for (const int64_t blocked : whole.get_inner_idxs()) {
+          REPLICANT_CHECK(blocked != dimension, "dimension {}", dimension);
+        }
         const auto d = static_cast<size_t>(dimension);
         dims[d] = std::min(cut.step, cut.size - begin);
         skipped = begin * whole.get_strides()[d];
@@ -282,7 +286,7 @@ Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                         dnnl::memory::data_type_size(whole.get_data_type()));
       arguments.emplace_back(
           argument,
-          dnnl::memory::desc(dims, whole.get_data_type(), whole.get_strides()));
+          whole.submemory_desc(dims, dnnl::memory::dims(dims.size(), 0)));
       return arguments.back().second;
     };
     const auto part_of_a = add(DNNL_ARG_SRC, read_a, cut.a);
