@@ -159,5 +159,6 @@ if __name__ == "__main__":
     parser.add_argument("--task", default="cartpole-balance")
     parser.add_argument("--frames", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=84, help="of the pixels")
+    parser.add_argument("--random_steps", type=int, default=1000, help="before the first update")
     parser.add_argument("--seed", type=int, default=1)
     train(**vars(parser.parse_args()))

@@ -2,9 +2,9 @@
 some seconds, in the present folder. scripts/checks/examples --python calls it by an interpreter that
 has the package with the extra train.
 
-    python python_examples.py [--seconds 5]
+    python python_examples.py [--seconds 5] [NAME...]
 
-Programs whose packages are missing are named and left out; a program that is not in the table below
+NAME is a part of the names of those to run. Programs whose packages are missing are named and left out; a program that is not in the table below
 is an error. scripts/checks/python_environments runs metaworld_pixels.py.
 """
 
@@ -36,7 +36,8 @@ def programs(seconds):
 
     return {
         "random_search.py": (["--iterations", "3"], []),
-        "drqv2.py": (["--frames", "2100", "--size", "24"], ["torch"]),
+        "drqv2.py": (["--frames", "1000", "--size", "24", "--random_steps", "400"],
+                     ["torch"]),
         "own_environment.py": (training("pole"), []),
         "images_and_state.py": (training("cursor"), []),
         "two_cameras.py": (training("arm"), ["mujoco"]),
@@ -111,12 +112,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5)
-    seconds = parser.parse_args().seconds
+    parser.add_argument("names", nargs="*", default=[""])
+    arguments = parser.parse_args()
+    seconds = arguments.seconds
     pathlib.Path("model.xml").write_text(MODEL, encoding="utf-8")
     for name, text in scripts(seconds).items():
         pathlib.Path(f"{name}.py").write_text(text, encoding="utf-8")
     failed = 0
     for name, (command, packages) in commands(seconds).items():
+        if not any(part in name for part in arguments.names):
+            continue
         missing = [package for package in packages if importlib.util.find_spec(package) is None]
         if missing:
             say(f"{name}: left out, without {', '.join(missing)}")
