@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <ctime>
@@ -423,6 +424,11 @@ std::string LogTail(const std::filesystem::path& path, int max_lines,
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   // the first line may be cut off at its front
   if (begin > 0 && lines.size() > 1) lines.erase(lines.begin());
+  // mpirun draws lines around what it says
+  std::erase_if(lines, [](const std::string& line) {
+    return std::ranges::none_of(
+        line, [](unsigned char c) { return std::isalnum(c) != 0; });
+  });
   const size_t count =
       std::min(lines.size(), static_cast<size_t>(std::max(max_lines, 0)));
   std::string text;

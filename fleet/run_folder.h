@@ -150,8 +150,8 @@ class RunFolder {
   std::unique_ptr<DiskQueue> disk_;
 };
 
-// The last `max_lines` lines of a file, each after `indent`, from its last 8
-// KiB; "" if it cannot be read or is empty.
+// The last `max_lines` lines with a letter or digit of a file, each after
+// `indent`, from its last 8 KiB; "" if it cannot be read or has none.
 std::string LogTail(const std::filesystem::path& path, int max_lines,
                     const std::string& indent);
 

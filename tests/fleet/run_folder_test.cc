@@ -245,6 +245,8 @@ TEST(LogTailTest, ShowsTheLastWholeLines) {
   std::ofstream(file) << "one\ntwo\nthree\nfour";
   EXPECT_EQ(LogTail(file, 3, "  "), "  two\n  three\n  four");
   EXPECT_EQ(LogTail(file, 9, ""), "one\ntwo\nthree\nfour");
+  std::ofstream(file) << "why\n-----\nsignal 9 (Killed).\n-----\n\n";
+  EXPECT_EQ(LogTail(file, 2, ""), "why\nsignal 9 (Killed).");
   {
     std::ofstream log(file);
     for (int i = 0; i < 10'000; ++i) log << "line " << i << "\n";

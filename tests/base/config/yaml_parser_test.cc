@@ -1,6 +1,7 @@
 #include "base/config/yaml_parser.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -10,6 +11,8 @@
 
 namespace replicant::config {
 namespace {
+
+using ::testing::StartsWith;
 
 // Every problem of a text, as printed.
 std::string ProblemsOf(const std::string& text) {
@@ -88,8 +91,10 @@ TEST(YamlParserTest, BoundsTheExpansionOfAliases) {
 TEST(YamlParserTest, RefusesAnAliasWithinItself) {
   EXPECT_EQ(ProblemsOf("a: &x [1, *x]\n"),
             "f.yaml:1:11: an alias inside the value it stands for");
-  EXPECT_EQ(ProblemsOf("a: *x\n"),
-            "f.yaml:1:4: YAML: the referenced anchor is not defined");
+  // newer versions of yaml-cpp add its name
+  EXPECT_THAT(
+      ProblemsOf("a: *x\n"),
+      StartsWith("f.yaml:1:4: YAML: the referenced anchor is not defined"));
 }
 
 TEST(YamlParserTest, BoundsTheDepth) {
