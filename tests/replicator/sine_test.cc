@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
