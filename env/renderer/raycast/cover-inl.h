@@ -157,14 +157,21 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   const TriangleSet& set = *target.primitive->triangles;
   const float nearest = 1.0f / target.snapshot->near_depth;
   const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
-  std::array<float, hn::MaxLanes(kFloat)> nearness;
+  std::array<float, hn::MaxLanes(kFloat)> nearness, limit;
   std::array<int32_t, hn::MaxLanes(kInt)> triangle;
   const auto look = [&](int x, int y, size_t at, size_t first) HWY_ATTR {
     for (size_t lane = 0; lane < NumLanes(); ++lane) {
       const size_t i = first + lane;
-      nearness[lane] =
-          seen.nearness[i % kNumSamples].data()[at + i / kNumSamples];
+      const size_t sample = i % kNumSamples;
+      const size_t place = at + i / kNumSamples;
+      nearness[lane] = seen.nearness[sample].data()[place];
+      limit[lane] = kLayer == Layer::kDirect
+                        ? nearest
+                        : frame.direct.nearness[sample].data()[place];
     }
+    // a triangle before the near plane, or before the mirror, hides none of
+    // those behind it
+    const Float begin = Set(1.0f) / hn::LoadU(kFloat, limit.data());
     // beyond what is seen already, but for rounding
     const Float end = Set(1.0001f) / hn::LoadU(kFloat, nearness.data());
     const Float at_x =
@@ -175,7 +182,7 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
         Set(static_cast<float>(y));
     const RayLanes rays = target.rays.Through(at_x, at_y);
     const TriangleHits hits =
-        FindTriangles<false>(set, rays.start, rays.direction, Zero(), end);
+        FindTriangles<false>(set, rays.start, rays.direction, begin, end);
     const Float near =
         hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
     hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
@@ -185,12 +192,9 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
   const auto keep = [&](size_t lane, size_t s, size_t at) {
     float& old = seen.nearness[s].data()[at];
     int32_t& id = seen.id[s].data()[at];
-    const float limit = kLayer == Layer::kDirect
-                            ? nearest
-                            : frame.direct.nearness[s].data()[at];
     const bool is_nearer =
         nearness[lane] > old || (nearness[lane] == old && index > id);
-    if (!is_nearer || nearness[lane] > limit) return;
+    if (!is_nearer || nearness[lane] > limit[lane]) return;
     old = nearness[lane];
     id = index;
     seen.triangle[s].data()[at] = triangle[lane];

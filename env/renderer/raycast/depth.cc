@@ -68,15 +68,15 @@ HWY_ATTR void CoverPixels(const DepthPass& pass, int index, const Look& look) {
   }
 }
 
-// Parameter of the first hit of a ray with `set`, which is stretched by
-// `stretch` along z and then moved up by `shift`.
-HWY_INLINE Float Meet(const TriangleSet& set, const RayLanes& ray,
+// Parameter of the first hit of a ray behind `t_min` with `set`, which is
+// stretched by `stretch` along z and then moved up by `shift`.
+HWY_INLINE Float Meet(const TriangleSet& set, const RayLanes& ray, float t_min,
                       float stretch, float shift) {
   const Float shrink = Set(1.0f / stretch);
   const Vec3 o = {ray.start.x, ray.start.y,
                   (ray.start.z - Set(shift)) * shrink};
   const Vec3 d = {ray.direction.x, ray.direction.y, ray.direction.z * shrink};
-  return FindTriangles<false>(set, o, d, Zero(), Set(kMiss)).t;
+  return FindTriangles<false>(set, o, d, Set(t_min), Set(kMiss)).t;
 }
 
 HWY_INLINE Float ToNearness(Float t) {
@@ -90,19 +90,21 @@ HWY_ATTR void CoverShape(const DepthPass& pass, int index) {
   const Origin origin = Set(rays.origin);
   const RoundShapes& shapes = *pass.shapes;
   const float half = std::max(p.unit_half_length, 1e-10f);
+  // what lies before the near plane hides nothing
+  const float near = pass.snapshot->near_depth;
   CoverPixels(pass, index, [&](Float x, Float y) HWY_ATTR {
     const RayLanes ray = rays.Through(x, y);
     if constexpr (kShape == Shape::kEllipsoid) {
-      return ToNearness(Meet(shapes.ball, ray, 1, 0));
+      return ToNearness(Meet(shapes.ball, ray, near, 1, 0));
     } else if constexpr (kShape == Shape::kCylinder) {
-      return ToNearness(Meet(shapes.cylinder, ray, half, 0));
+      return ToNearness(Meet(shapes.cylinder, ray, near, half, 0));
     } else if constexpr (kShape == Shape::kCapsule) {
-      const Float tube = Meet(shapes.tube, ray, half, 0);
-      const Float top = Meet(shapes.upper, ray, 1, half);
-      const Float bottom = Meet(shapes.lower, ray, 1, -half);
+      const Float tube = Meet(shapes.tube, ray, near, half, 0);
+      const Float top = Meet(shapes.upper, ray, near, 1, half);
+      const Float bottom = Meet(shapes.lower, ray, near, 1, -half);
       return ToNearness(hn::Min(tube, hn::Min(top, bottom)));
     } else if constexpr (kShape == Shape::kTriangles) {
-      return ToNearness(Meet(*p.triangles, ray, 1, 0));
+      return ToNearness(Meet(*p.triangles, ray, near, 1, 0));
     } else {
       const Vec3s<1> fan{rays.At(x, y)};
       return (rays.are_parallel ? ParallelNearness<kShape>(p, rays, fan)
