@@ -40,6 +40,7 @@ Output JoinImages(const std::vector<Output>& images, graph::CallSite site) {
   if (images.size() == 1) return images[0];
   const graph::Graph::SiteScope scope(images.at(0), site);
   std::vector<Output> rows;
+  rows.reserve(images.size());
   for (const Output& image : images) {
     rows.push_back(graph::Reshape(image, {image.shape()[0], -1}));
   }
