@@ -41,6 +41,23 @@ bool Batch::HasBuffersFor(int64_t batch_size, const BatchForm& item_form,
          fits(next_frames, row.next_frames);
 }
 
+void Batch::Reserve(int64_t batch_size, const BatchForm& item_form,
+                    const StepShape& shape) {
+  if (!HasBuffersFor(batch_size, item_form, shape)) {
+    *this = Batch();
+    const auto buffer = [batch_size](int64_t row_bytes) {
+      return HostBuffer(static_cast<size_t>(batch_size * row_bytes));
+    };
+    const RowBytes row = item_form.BytesOf(shape);
+    observations = buffer(row.observations);
+    next_observations = buffer(row.next_observations);
+    actions = buffer(row.actions);
+    frames = buffer(row.frames);
+    next_frames = buffer(row.next_frames);
+  }
+  Resize(batch_size, item_form);
+}
+
 void Batch::Resize(int64_t batch_size, const BatchForm& item_form) {
   size = batch_size;
   form = item_form;

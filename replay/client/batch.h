@@ -63,6 +63,9 @@ struct Batch {
   // Whether the buffers have the sizes for B items of this form and shape.
   bool HasBuffersFor(int64_t batch_size, const BatchForm& item_form,
                      const StepShape& shape) const;
+  // Makes buffers of these sizes unless the batch has them, and resizes it.
+  void Reserve(int64_t batch_size, const BatchForm& item_form,
+               const StepShape& shape);
   // Sets size, form and the lengths of the vectors, and clears `compressed`.
   // The caller sets the buffers.
   void Resize(int64_t batch_size, const BatchForm& item_form);

@@ -95,20 +95,7 @@ bool LocalReplay::Next(Batch* batch) {
       EncodeBatch(drawn_, BatchState::kFull, options_.shard.shape, form,
                   std::numeric_limits<size_t>::max()),
       options_.shard.shape);
-  const StepShape& shape = options_.shard.shape;
-  if (!batch->HasBuffersFor(options_.batch_size, form, shape)) {
-    *batch = Batch();
-    const auto buffer = [this](int64_t row_bytes) {
-      return HostBuffer(static_cast<size_t>(options_.batch_size * row_bytes));
-    };
-    const RowBytes row = form.BytesOf(shape);
-    batch->observations = buffer(row.observations);
-    batch->next_observations = buffer(row.next_observations);
-    batch->actions = buffer(row.actions);
-    batch->frames = buffer(row.frames);
-    batch->next_frames = buffer(row.next_frames);
-  }
-  batch->Resize(options_.batch_size, form);
+  batch->Reserve(options_.batch_size, form, options_.shard.shape);
   batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, room_);
   batch->total_steps = drawn_.total_steps;
   batch->SetWeights(options_.importance.At(batch->total_steps));

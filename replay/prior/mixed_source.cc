@@ -14,24 +14,6 @@
 namespace replicant::replay {
 namespace {
 
-// Makes buffers for `rows` items of the form of `like`.
-void Reserve(int64_t rows, const BatchForm& form, const StepShape& shape,
-             Batch* batch) {
-  if (!batch->HasBuffersFor(rows, form, shape)) {
-    *batch = Batch();
-    const auto buffer = [rows](int64_t row_bytes) {
-      return HostBuffer(static_cast<size_t>(rows * row_bytes));
-    };
-    const RowBytes row = form.BytesOf(shape);
-    batch->observations = buffer(row.observations);
-    batch->next_observations = buffer(row.next_observations);
-    batch->actions = buffer(row.actions);
-    batch->frames = buffer(row.frames);
-    batch->next_frames = buffer(row.next_frames);
-  }
-  batch->Resize(rows, form);
-}
-
 void CopyFirst(const HostBuffer& from, HostBuffer& to) {
   if (from.size_bytes() == 0) return;
   std::memcpy(to.bytes().data(), from.bytes().data(), from.size_bytes());
@@ -69,7 +51,7 @@ ReadResult MixedSource::Next(Clock::TimePoint deadline, Batch* batch) {
     const ReadResult result = NextActed(deadline);
     if (result != ReadResult::kOk) return result;
   }
-  Reserve(options_.batch_size, prior_->form(), prior_->shape(), batch);
+  batch->Reserve(options_.batch_size, prior_->form(), prior_->shape());
   if (!is_offline) TakeActed(batch);
   batch->total_steps = total_steps_;
   const int64_t prior_rows =

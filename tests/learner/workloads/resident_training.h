@@ -113,18 +113,7 @@ class StoredTransitions : public replay::BatchSource {
 
   replay::ReadResult Next(Clock::TimePoint /*deadline*/,
                           replay::Batch* batch) override {
-    const replay::RowBytes row = form_.BytesOf(maker_.shape);
-    if (!batch->HasBuffersFor(kStoredBatch, form_, maker_.shape)) {
-      const auto buffer = [](int64_t row_bytes) {
-        return HostBuffer(static_cast<size_t>(kStoredBatch * row_bytes));
-      };
-      batch->observations = buffer(row.observations);
-      batch->next_observations = buffer(row.next_observations);
-      batch->actions = buffer(row.actions);
-      batch->frames = buffer(row.frames);
-      batch->next_frames = buffer(row.next_frames);
-    }
-    batch->Resize(kStoredBatch, form_);
+    batch->Reserve(kStoredBatch, form_, maker_.shape);
     const auto num_services = static_cast<int64_t>(services_.size());
     for (int64_t s = 0; s < num_services; ++s) {
       const int64_t begin = kStoredBatch * s / num_services;
