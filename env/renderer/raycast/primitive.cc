@@ -149,10 +149,10 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
         p.texture_scale[i] = is_uniform || size <= 0 ? 1.0f : 1.0f / size;
       }
     }
-    // a direction without length gives the first texel
+    // for a direction without length Mesa takes this corner
     if (p.shape == Shape::kPlane && p.texture_scale[0] == 0 &&
         p.texture_scale[1] == 0) {
-      p.texture_offset = {1, 0.9999f, 0.9999f};
+      p.texture_offset = {-1, 1, 1};
     }
     return;
   }

@@ -55,52 +55,60 @@ HWY_INLINE Color Lerp(Color a, Color b, Float share) {
   return Fma(b - a, share, a);
 }
 
-// Index of the image that a lane reads: level and, for cubes, face.
+// The image that a lane reads: of a level and, for cubes, a face.
 struct Image {
-  Int offset, width;
-  Float width_float, height_float;
+  Int start;   // place of its first texel
+  Int stride;  // texels from a row to the next one
+  Float width, height;
 };
 HWY_INLINE Image FindImage(const Texture& texture, Int level, Int face) {
   Image image;
-  Int height, offset;
+  Int width, height;
   // neighbouring pixels mostly read the same level
   if (int32_t shared = 0; IsUniform(level, &shared)) {
     const auto i = static_cast<size_t>(shared);
-    image.width = hn::Set(kInt, texture.width[i]);
+    width = hn::Set(kInt, texture.width[i]);
     height = hn::Set(kInt, texture.height[i]);
-    offset = hn::Set(kInt, texture.offset[i]);
+    image.start = hn::Set(kInt, texture.offset[i]);
   } else {
-    image.width = hn::GatherIndex(kInt, texture.width.data(), level);
+    width = hn::GatherIndex(kInt, texture.width.data(), level);
     height = hn::GatherIndex(kInt, texture.height.data(), level);
-    offset = hn::GatherIndex(kInt, texture.offset.data(), level);
+    image.start = hn::GatherIndex(kInt, texture.offset.data(), level);
   }
-  image.offset = offset + face * image.width * height;
-  image.width_float = ToFloat(image.width);
-  image.height_float = ToFloat(height);
+  image.stride = width;
+  if (texture.is_cube) {
+    const Int two = hn::Set(kInt, 2);
+    image.stride = width + two;
+    image.start = image.start + face * image.stride * (height + two) +
+                  image.stride + hn::Set(kInt, 1);
+  }
+  image.width = ToFloat(width);
+  image.height = ToFloat(height);
   return image;
 }
 
 // Blends four texels about (s, t), coordinates in [0, 1] over the image; a flat
-// texture repeats outside, a face of a cube is clamped to its edge.
+// texture repeats outside, a face of a cube has its border there.
 HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
                           Float t) {
   const Image image = FindImage(texture, level, face);
   const Float one = Set(1.0f);
-  Float x = Fma(s, image.width_float, Set(-0.5f));
-  Float y = Fma(t, image.height_float, Set(-0.5f));
+  const Float x = Fma(s, image.width, Set(-0.5f));
+  const Float y = Fma(t, image.height, Set(-0.5f));
   Float x0 = hn::Floor(x);
   Float y0 = hn::Floor(y);
   const Float fx = x - x0;
   const Float fy = y - y0;
   Float x1 = x0 + one;
   Float y1 = y0 + one;
-  const Float last_x = image.width_float - one;
-  const Float last_y = image.height_float - one;
+  const Float last_x = image.width - one;
+  const Float last_y = image.height - one;
   if (texture.is_cube) {
-    x0 = hn::Min(hn::Max(x0, Zero()), last_x);
-    y0 = hn::Min(hn::Max(y0, Zero()), last_y);
-    x1 = hn::Min(hn::Max(x1, Zero()), last_x);
-    y1 = hn::Min(hn::Max(y1, Zero()), last_y);
+    // whatever rounding makes of s and t
+    x0 = hn::Min(hn::Max(x0, Zero() - one), last_x);
+    y0 = hn::Min(hn::Max(y0, Zero() - one), last_y);
+    x1 = x0 + one;
+    y1 = y0 + one;
   } else {
     // s and t lie in [0, 1): at most one texel beyond an edge
     x0 = If(x0 < Zero(), last_x, x0);
@@ -110,8 +118,8 @@ HWY_INLINE Color Bilinear(const Texture& texture, Int level, Int face, Float s,
   }
   const Int left = ToInt(x0);
   const Int right = ToInt(x1);
-  const Int top = image.offset + ToInt(y0) * image.width;
-  const Int bottom = image.offset + ToInt(y1) * image.width;
+  const Int top = image.start + ToInt(y0) * image.stride;
+  const Int bottom = image.start + ToInt(y1) * image.stride;
   const Color upper = Lerp(FetchTexel(texture, top + left),
                            FetchTexel(texture, top + right), fx);
   const Color lower = Lerp(FetchTexel(texture, bottom + left),
@@ -167,9 +175,8 @@ HWY_INLINE Int FirstTexel(const Texture& texture, Int level,
     const Float i = hn::Floor(Fma(place, size, Set(-0.5f)));
     return ToInt(If(i < Zero(), size - Set(1.0f), i));
   };
-  const Int index = image.offset +
-                    first(at.t, image.height_float) * image.width +
-                    first(at.s, image.width_float);
+  const Int index = image.start + first(at.t, image.height) * image.stride +
+                    first(at.s, image.width);
   return hn::GatherIndex(
       kInt, reinterpret_cast<const int32_t*>(texture.texels.data()), index);
 }

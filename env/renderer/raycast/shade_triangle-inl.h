@@ -247,6 +247,21 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
   return bytes;
 }
 
+// Local coordinates as display lists have them: there the caps of a capsule are
+// as high as its half length, so that a cube texture is stretched on them.
+HWY_INLINE Vec3 ListPoint(const Primitive& p, const Triangle& triangle,
+                          Vec3 point) {
+  if (p.shape != Shape::kCapsule) return point;
+  const Float half_length = Set(p.size[2]);
+  const Float middle =
+      (triangle.corner[0].z + triangle.corner[1].z + triangle.corner[2].z) *
+      Set(1.0f / 3);
+  const Mask is_cap = hn::Abs(middle) > half_length;
+  const Float above = point.z - hn::CopySign(half_length, middle);
+  const Float stretched = Fma(above, Set(p.size[2] / p.size[0] - 1), point.z);
+  return {point.x, point.y, If(is_cap, stretched, point.z)};
+}
+
 // Shades pixels that show one triangle each. Inlined for each shape it would be
 // two fifths of the compiler's time for this library.
 inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
@@ -268,7 +283,7 @@ inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
   Mask is_opaque = Zero() == Zero();
   if (const Primitive& p = *drawing.primitive; p.texture != nullptr) {
     const auto coordinates = [&](Vec3 point) HWY_ATTR {
-      if (!p.has_corner_coordinates) return point;
+      if (!p.has_corner_coordinates) return ListPoint(p, triangle, point);
       Float toward1, toward2;
       Shares(plane, point, &toward1, &toward2);
       const auto blend = [&](const Float* c) HWY_ATTR {

@@ -35,12 +35,12 @@ double ToSrgb(double linear) {
          (v <= 0.0031308 ? 12.92 * v : 1.055 * std::pow(v, 1 / 2.4) - 0.055);
 }
 
-uint32_t Blend(const uint32_t* from, int width, bool is_srgb, const Tap& x,
+uint32_t Blend(const uint32_t* from, int stride, bool is_srgb, const Tap& x,
                const Tap& y) {
   uint32_t texel = 0;
   for (int channel = 0; channel < 3; ++channel) {
     const auto at = [&](int column, int row) {
-      const uint32_t value = Channel(from[row * width + column], channel);
+      const uint32_t value = Channel(from[row * stride + column], channel);
       return is_srgb ? double{kLinearOfSrgb[value]}
                      : static_cast<double>(value);
     };
@@ -65,33 +65,51 @@ uint32_t Mean(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   return mean(mean(a, b), mean(c, d));
 }
 
+// Makes room for the images of a level of this size.
+void AddLevel(Texture& texture, int width, int height) {
+  const auto level = static_cast<size_t>(texture.num_levels++);
+  texture.width[level] = width;
+  texture.height[level] = height;
+  texture.offset[level] = static_cast<int32_t>(texture.texels.size());
+  texture.texels.resize(texture.texels.size() +
+                        static_cast<size_t>(texture.num_images()) *
+                            static_cast<size_t>(texture.image_size(level)));
+}
+
+// The mean of three texels.
+uint32_t MeanOfThree(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t texel = 0;
+  for (int channel = 0; channel < 3; ++channel) {
+    const uint32_t sum =
+        Channel(a, channel) + Channel(b, channel) + Channel(c, channel);
+    texel |= (sum + 1) / 3 << (8 * channel);
+  }
+  return texel;
+}
+
 // Appends the levels below level 0, which exists.
 void MakeMipMaps(Texture& texture) {
-  const int num_faces = texture.is_cube ? 6 : 1;
-  for (int level = 1; level < Texture::kMaxLevels; ++level) {
+  for (size_t level = 1; level < Texture::kMaxLevels; ++level) {
     const int from_width = texture.width[level - 1];
     const int from_height = texture.height[level - 1];
     if (from_width == 1 && from_height == 1) break;
     const int width = std::max(1, from_width / 2);
     const int height = std::max(1, from_height / 2);
-    texture.width[level] = width;
-    texture.height[level] = height;
-    texture.offset[level] = static_cast<int32_t>(texture.texels.size());
-    texture.texels.resize(texture.texels.size() +
-                          static_cast<size_t>(num_faces) * width * height);
-    for (int face = 0; face < num_faces; ++face) {
-      const uint32_t* from = texture.texels.data() + texture.offset[level - 1] +
-                             face * from_width * from_height;
-      uint32_t* to =
-          texture.texels.data() + texture.offset[level] + face * width * height;
+    AddLevel(texture, width, height);
+    const int from_stride = texture.stride(level - 1);
+    const int stride = texture.stride(level);
+    for (int image = 0; image < texture.num_images(); ++image) {
+      const uint32_t* from =
+          texture.texels.data() + texture.start(level - 1, image);
+      uint32_t* to = texture.texels.data() + texture.start(level, image);
       // most textures have even sides most of the way
       if (!texture.is_srgb && from_width % 2 == 0 && from_height % 2 == 0) {
         for (int y = 0; y < height; ++y) {
-          const uint32_t* row = from + 2 * y * from_width;
-          const uint32_t* below = row + from_width;
+          const uint32_t* row = from + 2 * y * from_stride;
+          const uint32_t* below = row + from_stride;
           for (int x = 0; x < width; ++x) {
-            to[y * width + x] = Mean(row[2 * x], row[2 * x + 1], below[2 * x],
-                                     below[2 * x + 1]);
+            to[y * stride + x] = Mean(row[2 * x], row[2 * x + 1], below[2 * x],
+                                      below[2 * x + 1]);
           }
         }
         continue;
@@ -99,12 +117,82 @@ void MakeMipMaps(Texture& texture) {
       for (int y = 0; y < height; ++y) {
         const Tap row = TapOf(y, from_height, height);
         for (int x = 0; x < width; ++x) {
-          to[y * width + x] = Blend(from, from_width, texture.is_srgb,
-                                    TapOf(x, from_width, width), row);
+          to[y * stride + x] = Blend(from, from_stride, texture.is_srgb,
+                                     TapOf(x, from_width, width), row);
         }
       }
     }
-    texture.num_levels = level + 1;
+  }
+}
+
+// A face's own axes (table 3.21 of the OpenGL 2.1 specification): which axis of
+// the cube s and t run along and the face stands on, and which way.
+struct FaceAxis {
+  size_t axis;
+  int sign;
+};
+struct FaceAxes {
+  FaceAxis s, t, out;
+};
+constexpr std::array<FaceAxes, 6> kFaces = {{{{2, -1}, {1, -1}, {0, 1}},
+                                             {{2, 1}, {1, -1}, {0, -1}},
+                                             {{0, 1}, {2, 1}, {1, 1}},
+                                             {{0, 1}, {2, -1}, {1, -1}},
+                                             {{0, 1}, {1, -1}, {2, 1}},
+                                             {{0, -1}, {1, -1}, {2, -1}}}};
+
+// Place of the texel next to an edge of a face, on the face beyond it. (x, y)
+// lies one texel outside the face.
+int32_t PlaceBeyond(const Texture& texture, size_t level, size_t face, int x,
+                    int y) {
+  const int width = texture.width[level];
+  // texels lie at odd or even numbers between -width and width
+  const auto middle = [&](int i) { return 2 * i + 1 - width; };
+  const auto clamped = [&](int v) { return std::clamp(v, -width, width); };
+  const FaceAxes& from = kFaces[face];
+  std::array<int, 3> at{};
+  at[from.s.axis] = from.s.sign * clamped(middle(x));
+  at[from.t.axis] = from.t.sign * clamped(middle(y));
+  at[from.out.axis] = from.out.sign * (width - 1);
+  for (size_t to = 0; to < kFaces.size(); ++to) {
+    const FaceAxes& axes = kFaces[to];
+    if (at[axes.out.axis] != axes.out.sign * width) continue;
+    const auto index = [&](const FaceAxis& a) {
+      return (a.sign * at[a.axis] + width - 1) / 2;
+    };
+    return texture.start(level, static_cast<int>(to)) +
+           index(axes.t) * texture.stride(level) + index(axes.s);
+  }
+  return 0;
+}
+
+// Fills the borders of a cube's faces.
+void MakeBorders(Texture& texture) {
+  for (size_t level = 0; level < static_cast<size_t>(texture.num_levels);
+       ++level) {
+    const int width = texture.width[level];
+    for (size_t face = 0; face < kFaces.size(); ++face) {
+      const auto texel = [&](int x, int y) -> uint32_t& {
+        return texture.texels[static_cast<size_t>(
+            texture.start(level, static_cast<int>(face)) +
+            y * texture.stride(level) + x)];
+      };
+      for (int i = 0; i < width; ++i) {
+        for (const auto& [x, y] : {std::pair{-1, i}, std::pair{width, i},
+                                   std::pair{i, -1}, std::pair{i, width}}) {
+          texel(x, y) = texture.texels[static_cast<size_t>(
+              PlaceBeyond(texture, level, face, x, y))];
+        }
+      }
+      for (const int x : {-1, width}) {
+        for (const int y : {-1, width}) {
+          const int inside_x = std::clamp(x, 0, width - 1);
+          const int inside_y = std::clamp(y, 0, width - 1);
+          texel(x, y) = MeanOfThree(texel(inside_x, inside_y),
+                                    texel(x, inside_y), texel(inside_x, y));
+        }
+      }
+    }
   }
 }
 
@@ -187,10 +275,18 @@ void MarkTexels(Texture& texture) {
   }
 }
 
-// Number of texels in level 0.
-size_t NumTexels(const Texture& texture) {
-  return static_cast<size_t>(texture.width[0]) *
-         static_cast<size_t>(texture.height[0]) * (texture.is_cube ? 6 : 1);
+// Calls `visit(texel, i)` for each texel of level 0; `i` counts them without
+// borders.
+template <typename TextureType, typename Visit>
+void ForEachTexel(TextureType& texture, const Visit& visit) {
+  size_t i = 0;
+  for (int image = 0; image < texture.num_images(); ++image) {
+    for (int y = 0; y < texture.height[0]; ++y) {
+      auto* row = texture.texels.data() + texture.start(0, image) +
+                  y * texture.stride(0);
+      for (int x = 0; x < texture.width[0]; ++x) visit(row[x], i++);
+    }
+  }
 }
 
 // Texel `i` of level 0 of texture `id`.
@@ -233,10 +329,14 @@ class Source {
   size_t period_;
 };
 
-// Adds the mip maps and marks to level 0.
+// Adds the mip maps, and marks or borders, to level 0.
 void Finish(Texture& texture) {
   MakeMipMaps(texture);
-  if (!texture.is_cube) MarkTexels(texture);
+  if (texture.is_cube) {
+    MakeBorders(texture);
+  } else {
+    MarkTexels(texture);
+  }
 }
 
 // The alpha of a texture of which level 0 is given; null if it is opaque.
@@ -245,9 +345,8 @@ std::shared_ptr<const Texture> MakeAlpha(const Source& source,
   if (source.IsOpaque()) return nullptr;
   Texture alpha = texture;
   alpha.is_srgb = false;
-  for (size_t i = 0; i < alpha.texels.size(); ++i) {
-    alpha.texels[i] = source.Alpha(i);
-  }
+  ForEachTexel(alpha,
+               [&](uint32_t& texel, size_t i) { texel = source.Alpha(i); });
   Finish(alpha);
   return std::make_shared<const Texture>(std::move(alpha));
 }
@@ -266,16 +365,16 @@ const std::array<float, 256> kLinearOfSrgb = [] {
 
 bool IsTextureOf(const Texture& texture, const mjModel& model, int id) {
   const Source source(model, id);
-  for (size_t i = 0; i < NumTexels(texture); ++i) {
-    if ((texture.texels[i] & Texture::kColor) != source(i)) return false;
+  bool is_same = (texture.alpha == nullptr) == source.IsOpaque();
+  ForEachTexel(texture, [&](uint32_t texel, size_t i) {
+    is_same &= (texel & Texture::kColor) == source(i);
+  });
+  if (texture.alpha != nullptr && is_same) {
+    ForEachTexel(*texture.alpha, [&](uint32_t texel, size_t i) {
+      is_same &= (texel & Texture::kColor) == source.Alpha(i);
+    });
   }
-  if (texture.alpha == nullptr) return source.IsOpaque();
-  for (size_t i = 0; i < NumTexels(texture); ++i) {
-    if ((texture.alpha->texels[i] & Texture::kColor) != source.Alpha(i)) {
-      return false;
-    }
-  }
-  return true;
+  return is_same;
 }
 
 Texture MakeTexture(const mjModel& model, int id) {
@@ -288,15 +387,10 @@ Texture MakeTexture(const mjModel& model, int id) {
       !texture.is_cube && model.tex_colorspace[id] == mjCOLORSPACE_SRGB;
   const int width = model.tex_width[id];
   const int height = texture.is_cube ? width : model.tex_height[id];
-  texture.num_levels = 1;
-  texture.width[0] = width;
-  texture.height[0] = height;
+  AddLevel(texture, width, height);
 
   const Source source(model, id);
-  texture.texels.resize(NumTexels(texture));
-  for (size_t i = 0; i < texture.texels.size(); ++i) {
-    texture.texels[i] = source(i);
-  }
+  ForEachTexel(texture, [&](uint32_t& texel, size_t i) { texel = source(i); });
   texture.alpha = MakeAlpha(source, texture);
   Finish(texture);
   return texture;

@@ -21,7 +21,10 @@ namespace replicant::env::raycast {
 // set if texels of the next level, blended at places between these four, all
 // have it as well. Beyond an edge a 2D texture continues at its opposite side.
 // Level k starts at `offset[k]`; a 2D texture has one image per level, row 0
-// first; a cube texture six: +x, -x, +y, -y, +z, -z.
+// first; a cube texture six: +x, -x, +y, -y, +z, -z. A face of a cube has a
+// border of one texel with the texels of its neighbours, which Mesa blends at
+// edges (OpenGL 4.6, "Seamless Cube Map Filtering"); at a corner it is the mean
+// of the three texels that meet there.
 struct Texture {
   static constexpr int kMaxLevels = 16;
   static constexpr uint32_t kColor = 0x00FFFFFF;
@@ -41,6 +44,19 @@ struct Texture {
   std::array<int32_t, kMaxLevels> offset{};
   std::vector<uint32_t> texels;
 
+  int num_images() const { return is_cube ? 6 : 1; }
+  int border() const { return is_cube ? 1 : 0; }
+  // Texels from a row to the next one.
+  int32_t stride(size_t level) const { return width[level] + 2 * border(); }
+  // Texels from an image of a level to the next one.
+  int32_t image_size(size_t level) const {
+    return stride(level) * (height[level] + 2 * border());
+  }
+  // Place of the first texel of an image, inside the border.
+  int32_t start(size_t level, int image) const {
+    return offset[level] + image * image_size(level) +
+           border() * (stride(level) + 1);
+  }
   // OpenGL draws as if there were no texture.
   bool is_missing() const { return num_levels == 0; }
 };

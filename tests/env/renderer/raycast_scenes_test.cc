@@ -73,7 +73,17 @@ constexpr const char* kMarked = R"(
 constexpr const char* kCubes = R"(
   <texture name="c" type="cube" builtin="checker" rgb1=".8 .4 .2"
            rgb2=".3 .2 .6" mark="edge" markrgb="1 1 1" width="16" height="16"/>
+  <material name="plain" texture="c"/>
   <material name="uniform" texture="c" texuniform="true"/>)";
+
+// corners and edges of wide texels, where neighbouring faces differ
+constexpr const char* kCoarseCubes = R"(
+  <texture name="checker" type="cube" builtin="checker" rgb1="1 .9 0"
+           rgb2="0 .1 1" width="4" height="4"/>
+  <texture name="flat" type="cube" builtin="flat" rgb1="1 .9 0" rgb2="0 .1 1"
+           width="4" height="4"/>
+  <material name="uniform" texture="checker" texuniform="true"/>
+  <material name="flat" texture="flat"/>)";
 
 constexpr const char* kFloorAndBall = R"(
   <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
@@ -206,8 +216,19 @@ INSTANTIATE_TEST_SUITE_P(
         SceneCase{"cube_on_a_uniform_half_infinite_plane", kCubes, R"(
           <geom type="plane" size="1.5 0 .1" material="uniform"/>)",
                   0.6},
-        SceneCase{"cube_on_a_uniform_infinite_plane", kCubes, R"(
+        SceneCase{"cube_on_a_uniform_infinite_plane", kCoarseCubes, R"(
           <geom type="plane" size="0 0 .1" material="uniform"/>)",
+                  0.6},
+        SceneCase{"edges_of_a_cube", kCoarseCubes, R"(
+          <geom type="box" size=".5 .4 .4" pos="0 0 .7" euler="30 40 10"
+                material="flat"/>
+          <geom size=".3" pos=".9 -.4 .6" euler="30 40 10" material="flat"/>)",
+                  0.3},
+        SceneCase{"cube_on_capsules", kCubes, R"(
+          <geom type="capsule" size=".5 .15" pos="-.6 0 .8" euler="60 30 20"
+                material="uniform"/>
+          <geom type="capsule" size=".2 .5" pos=".7 0 .8" euler="60 30 20"
+                material="plain"/>)",
                   0.6},
         SceneCase{
             "cube_on_a_mapped_mesh", R"(
