@@ -70,12 +70,16 @@ struct Target {
     return nearness;
   }
 
-  // `nearness`, but 0 where the sky is nearer: a ray hits the sky at that
-  // distance across or up.
+  // `nearness`, but 0 where the sky is nearer: a ray from the eye hits the sky
+  // at that distance across or up.
   HWY_INLINE Float BeforeSky(Float x, Float y, Float nearness) const {
     const Rays& world = snapshot->rays;
-    Vec3 ray = FanAt(world, x, y);
-    if (world.are_parallel) ray = Fma(ray, nearness, Set(world.forward));
+    const Vec3 ray = FanAt(world, x, y);
+    if (world.are_parallel) {
+      const Float sky = ParallelSkyDepth(*snapshot, ray);
+      const Mask is_behind = hn::And(sky > Zero(), nearness * sky < Set(1.0f));
+      return hn::IfThenZeroElse(is_behind, nearness);
+    }
     const Float reach = nearness * Set(snapshot->sky_distance);
     const Float across2 = Fma(ray.y, ray.y, ray.x * ray.x);
     const Mask is_before =

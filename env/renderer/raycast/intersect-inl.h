@@ -355,6 +355,34 @@ inline LocalRays ToLocal(const Primitive& p, const Rays& rays) {
       ToLocal(p, rays.origin)};
 }
 
+// Parameter where rays that start `from` the sky's middle leave its cylinder;
+// 0 if they pass by.
+HWY_INLINE Float LeaveSky(const Snapshot& snapshot, Vec3 from, Vec3 d) {
+  const Float distance = Set(snapshot.sky_distance);
+  const Float a = Fma(d.y, d.y, d.x * d.x) + Set(1e-12f);
+  const Float b = Fma(d.y, from.y, d.x * from.x);
+  const Float c =
+      Fma(from.y, from.y, NegFma(distance, distance, from.x * from.x));
+  const Float discriminant = NegFma(a, c, b * b);
+  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
+  const Float turned = SafeInverse(d.z);
+  const Float cap = hn::CopySign(distance, d.z);
+  const Float enter =
+      hn::Max((Zero() - b - root) / a, (Zero() - cap - from.z) * turned);
+  const Float leave = hn::Min((root - b) / a, (cap - from.z) * turned);
+  return hn::IfThenElseZero(hn::And(discriminant >= Zero(), enter <= leave),
+                            leave);
+}
+
+// Depth of the sky on parallel rays that start `from` its middle; 0 where it is
+// not drawn.
+HWY_INLINE Float ParallelSkyDepth(const Snapshot& snapshot, Vec3 from) {
+  const Float depth = LeaveSky(snapshot, from, Set(snapshot.rays.forward));
+  return hn::IfThenElseZero(hn::And(depth > Set(snapshot.near_depth),
+                                    depth < Set(snapshot.far_depth)),
+                            depth);
+}
+
 }  // namespace replicant::env::raycast::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

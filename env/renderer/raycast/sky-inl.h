@@ -41,25 +41,6 @@ inline HWY_ATTR void CopyBackground(const Snapshot& snapshot, int x, int y,
   }
 }
 
-// Parameter where rays that start `from` the sky's middle leave its cylinder;
-// 0 if they pass by.
-HWY_INLINE Float LeaveSky(const Snapshot& snapshot, Vec3 from, Vec3 d) {
-  const Float distance = Set(snapshot.sky_distance);
-  const Float a = Fma(d.y, d.y, d.x * d.x) + Set(1e-12f);
-  const Float b = Fma(d.y, from.y, d.x * from.x);
-  const Float c =
-      Fma(from.y, from.y, NegFma(distance, distance, from.x * from.x));
-  const Float discriminant = NegFma(a, c, b * b);
-  const Float root = hn::Sqrt(hn::Max(discriminant, Zero()));
-  const Float turned = SafeInverse(d.z);
-  const Float cap = hn::CopySign(distance, d.z);
-  const Float enter =
-      hn::Max((Zero() - b - root) / a, (Zero() - cap - from.z) * turned);
-  const Float leave = hn::Min((root - b) / a, (cap - from.z) * turned);
-  return hn::IfThenElseZero(hn::And(discriminant >= Zero(), enter <= leave),
-                            leave);
-}
-
 // Paints the sky in kLargestVector pixels from (x, y) on, at `place`.
 inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
                               size_t place, Sky& sky) {
@@ -77,9 +58,8 @@ inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
     if (snapshot.sky != nullptr) {
       Float depth = Zero();
       if (rays.are_parallel) {
-        const Vec3 forward = Set(rays.forward);
-        depth = LeaveSky(snapshot, direction, forward);
-        direction = Fma(forward, depth, direction);
+        depth = ParallelSkyDepth(snapshot, direction);
+        direction = Fma(Set(rays.forward), depth, direction);
       } else if (snapshot.fog.is_on) {
         depth = LeaveSky(snapshot, {Zero(), Zero(), Zero()}, direction);
       }
@@ -89,9 +69,8 @@ inline HWY_ATTR void PaintSky(const Snapshot& snapshot, int x, int y,
       if (snapshot.fog.is_on) color = Fogged(snapshot.fog, depth, false, color);
       painted = Pack(ToBytes(color));
       if (rays.are_parallel) {
-        const Mask is_seen = hn::And(depth > Set(snapshot.near_depth),
-                                     depth < Set(snapshot.far_depth));
-        painted = hn::IfThenElseZero(hn::RebindMask(kInt, is_seen), painted);
+        painted =
+            hn::IfThenElseZero(hn::RebindMask(kInt, depth > Zero()), painted);
       }
     }
     hn::StoreU(painted, kInt,

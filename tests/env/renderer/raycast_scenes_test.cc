@@ -357,6 +357,11 @@ const std::string kWiderThanTheSky =
         fovy="130"/>
        <geom type="plane" size="0 0 .05"/>
        <geom pos="0 3 2" size="2"/>)";
+const std::string kBesideTheSky =
+    R"(<camera pos="0 -9 9" xyaxes="1 0 0 0 .7 .7" projection="orthographic"
+        fovy="170"/>
+       <geom type="plane" size="0 0 .05"/>
+       <geom pos="0 3 2" size=".5"/>)";
 const std::string kMarkedMirror =
     std::string(kMarked) +
     R"(<material name="mirrored" texture="t" texrepeat="3 3"
@@ -373,7 +378,8 @@ INSTANTIATE_TEST_SUITE_P(
                   kParallelFloor.c_str(), 0.6},
         SceneCase{"looks_up_from_a_floor", "", kParallelLevel.c_str(), 0.6},
         SceneCase{"sky_and_haze", kSky, kParallelHorizon.c_str(), 0.6},
-        SceneCase{"wider_than_the_sky", kSky, kWiderThanTheSky.c_str(), 0.6}),
+        SceneCase{"wider_than_the_sky", kSky, kWiderThanTheSky.c_str(), 0.6},
+        SceneCase{"beside_the_sky", kSky, kBesideTheSky.c_str(), 1.0}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(RaycastOrthographicTest, TheFreeCameraLooksLikeOpenGl) {
