@@ -150,78 +150,101 @@ inline HWY_ATTR bool MayMeet(const Target& target, int x0, int x1, int y0,
   return ReachedChildren(set.tree().nodes().front(), beam, enter.data()) != 0;
 }
 
+// Calls visit(x, y, first) for the samples of pixels in `rect` that may meet
+// the target's triangles: of a vector of samples, numbered pixel by pixel from
+// (x, y) on, `first` is the first one. Triangles may be smaller than a pixel:
+// the rays of a vector come from few pixels, with all samples of each, so that
+// they traverse the same part of the tree.
+template <typename Visit>
+HWY_INLINE void ForSamples(const Target& target, const ScreenRect& rect,
+                           const Visit& visit) {
+  constexpr int kTile = 8;
+  const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
+  for (int x0 = rect.x0; x0 < rect.x1; x0 += kTile) {
+    const int x1 = x0 + kTile;
+    if (!MayMeet(target, x0, x1, rect.y0, rect.y1)) continue;
+    for (int y = rect.y0; y < rect.y1; ++y) {
+      for (int x = x0; x < std::min(x1, rect.x1); x += pixels) {
+        // one vector, or several if it is shorter than a pixel's samples
+        for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
+          visit(x, y, first);
+        }
+      }
+    }
+  }
+}
+
+// A vector of samples as ForSamples() counts them, and their sight: from
+// `nearest` on to `farthest`, as 1 / depth.
+struct SampleRays {
+  std::array<float, hn::MaxLanes(kFloat)> nearest, farthest;
+  Float x, y;
+
+  HWY_INLINE SampleRays(const Target& target, Layer layer, const Band& band,
+                        const Frame& frame, int left, int top, size_t first) {
+    const Snapshot& snapshot = *target.snapshot;
+    const bool is_direct = layer == Layer::kDirect;
+    const SeenSamples& seen = is_direct ? frame.direct : frame.mirrored;
+    const size_t at = band.Place(frame, left, top);
+    for (size_t lane = 0; lane < NumLanes(); ++lane) {
+      const size_t sample = (first + lane) % kNumSamples;
+      const size_t place = at + (first + lane) / kNumSamples;
+      farthest[lane] = seen.nearness[sample].data()[place];
+      // a triangle before the near plane, or before the mirror, hides none of
+      // those behind it
+      nearest[lane] = is_direct ? 1.0f / snapshot.near_depth
+                                : frame.direct.nearness[sample].data()[place];
+    }
+    x = hn::LoadU(kFloat, snapshot.samples->spread_x.data() + first) +
+        Set(static_cast<float>(left));
+    y = hn::LoadU(kFloat, snapshot.samples->spread_y.data() + first) +
+        Set(static_cast<float>(top));
+  }
+  HWY_INLINE Float Begin() const {
+    return Set(1.0f) / hn::LoadU(kFloat, nearest.data());
+  }
+  // beyond the farthest, but for rounding
+  HWY_INLINE Float End() const {
+    return Set(1.0001f) / hn::LoadU(kFloat, farthest.data());
+  }
+  // 1 / depth of hits at `t`; 0 without one and behind the sky.
+  HWY_INLINE Float Nearness(const Target& target, Mask is_hit, Float t) const {
+    const Float near = hn::IfThenElseZero(is_hit, Set(1.0f) / t);
+    return target.may_meet_sky ? target.BeforeSky(x, y, near) : near;
+  }
+};
+
 // As above, for triangles, whose number is kept; primitives of triangles may
-// come in any order. Triangles may be smaller than a pixel: the rays of a
-// vector come from few pixels, with all samples of each, so that they traverse
-// the same part of the tree.
+// come in any order.
 template <Layer kLayer>
 HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
                              const ScreenRect& rect, Frame& frame) {
   SeenSamples& seen = kLayer == Layer::kDirect ? frame.direct : frame.mirrored;
   const TriangleSet& set = *target.primitive->triangles;
-  const float nearest = 1.0f / target.snapshot->near_depth;
-  const int pixels = std::max(1, static_cast<int>(NumLanes()) / kNumSamples);
-  std::array<float, hn::MaxLanes(kFloat)> nearness, limit;
+  std::array<float, hn::MaxLanes(kFloat)> nearness;
   std::array<int32_t, hn::MaxLanes(kInt)> triangle;
-  const auto look = [&](int x, int y, size_t at, size_t first) HWY_ATTR {
-    for (size_t lane = 0; lane < NumLanes(); ++lane) {
-      const size_t i = first + lane;
-      const size_t sample = i % kNumSamples;
-      const size_t place = at + i / kNumSamples;
-      nearness[lane] = seen.nearness[sample].data()[place];
-      limit[lane] = kLayer == Layer::kDirect
-                        ? nearest
-                        : frame.direct.nearness[sample].data()[place];
-    }
-    // a triangle before the near plane, or before the mirror, hides none of
-    // those behind it
-    const Float begin = Set(1.0f) / hn::LoadU(kFloat, limit.data());
-    // beyond what is seen already, but for rounding
-    const Float end = Set(1.0001f) / hn::LoadU(kFloat, nearness.data());
-    const Float at_x =
-        hn::LoadU(kFloat, target.snapshot->samples->spread_x.data() + first) +
-        Set(static_cast<float>(x));
-    const Float at_y =
-        hn::LoadU(kFloat, target.snapshot->samples->spread_y.data() + first) +
-        Set(static_cast<float>(y));
-    const RayLanes rays = target.rays.Through(at_x, at_y);
-    const TriangleHits hits =
-        FindTriangles<false>(set, rays.start, rays.direction, begin, end);
-    const Float near =
-        hn::IfThenElseZero(hits.t < Set(kMiss), Set(1.0f) / hits.t);
-    hn::StoreU(target.may_meet_sky ? target.BeforeSky(at_x, at_y, near) : near,
-               kFloat, nearness.data());
+  ForSamples(target, rect, [&](int x, int y, size_t first) HWY_ATTR {
+    const SampleRays samples(target, kLayer, band, frame, x, y, first);
+    const RayLanes rays = target.rays.Through(samples.x, samples.y);
+    const TriangleHits hits = FindTriangles<false>(
+        set, rays.start, rays.direction, samples.Begin(), samples.End());
+    hn::StoreU(samples.Nearness(target, hits.t < Set(kMiss), hits.t), kFloat,
+               nearness.data());
     hn::StoreU(hits.index, kInt, triangle.data());
-  };
-  const auto keep = [&](size_t lane, size_t s, size_t at) {
-    float& old = seen.nearness[s].data()[at];
-    int32_t& id = seen.id[s].data()[at];
-    const bool is_nearer =
-        nearness[lane] > old || (nearness[lane] == old && index > id);
-    if (!is_nearer || nearness[lane] > limit[lane]) return;
-    old = nearness[lane];
-    id = index;
-    seen.triangle[s].data()[at] = triangle[lane];
-  };
-  const auto visit = [&](int x, int y) HWY_ATTR {
     const size_t at = band.Place(frame, x, y);
-    // one vector, or several if it is shorter than a pixel's samples
-    for (size_t first = 0; first < kNumSamples; first += NumLanes()) {
-      look(x, y, at, first);
-      for (size_t lane = 0; lane < NumLanes(); ++lane) {
-        const size_t i = first + lane;
-        keep(lane, i % kNumSamples, at + i / kNumSamples);
-      }
+    for (size_t lane = 0; lane < NumLanes(); ++lane) {
+      const size_t sample = (first + lane) % kNumSamples;
+      const size_t place = at + (first + lane) / kNumSamples;
+      float& old = seen.nearness[sample].data()[place];
+      int32_t& id = seen.id[sample].data()[place];
+      const bool is_nearer =
+          nearness[lane] > old || (nearness[lane] == old && index > id);
+      if (!is_nearer || nearness[lane] > samples.nearest[lane]) continue;
+      old = nearness[lane];
+      id = index;
+      seen.triangle[sample].data()[place] = triangle[lane];
     }
-  };
-  constexpr int kTile = 8;
-  for (int x0 = rect.x0; x0 < rect.x1; x0 += kTile) {
-    const int x1 = x0 + kTile;
-    if (!MayMeet(target, x0, x1, rect.y0, rect.y1)) continue;
-    for (int y = rect.y0; y < rect.y1; ++y) {
-      for (int x = x0; x < std::min(x1, rect.x1); x += pixels) visit(x, y);
-    }
-  }
+  });
 }
 
 template <Layer kLayer>

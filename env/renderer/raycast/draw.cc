@@ -135,7 +135,7 @@ void DepositMirrored(const Snapshot& snapshot, const PixelList& list,
 // texture's. The latter is shaded as a colour that no light falls on.
 void FindShares(const Drawing& drawing, PixelList& list, Frame& frame) {
   const Primitive& p = *drawing.primitive;
-  frame.shares.assign(list.count, p.rgba[3]);
+  list.shares.assign(list.count, p.rgba[3]);
   if (p.texture == nullptr || p.texture->alpha == nullptr) return;
   Primitive alpha = p;
   alpha.texture = p.texture->alpha.get();
@@ -146,19 +146,24 @@ void FindShares(const Drawing& drawing, PixelList& list, Frame& frame) {
   unlit.scene.fog = nullptr;
   Shade(unlit, list, frame);
   for (size_t i = 0; i < list.count; ++i) {
-    frame.shares[i] *=
+    list.shares[i] *=
         static_cast<float>(frame.shaded[i] & kChannelMask) / 255.0f;
   }
 }
 
-// Lays a transparent primitive over what is behind it.
-void DrawOver(const Drawing& drawing, PixelList& list, Frame& frame,
-              PerSample<Lanes<uint32_t>>& kept) {
+// Shades a transparent primitive, which is drawn twice.
+void ShadeTransparent(const Drawing& drawing, PixelList& list, Frame& frame) {
   FindShares(drawing, list, frame);
   Shade(drawing, list, frame);
+  std::swap(frame.shaded, list.shaded);
+}
+
+// Lays a shaded transparent primitive over what is behind it.
+void DrawOver(const PixelList& list, size_t stride,
+              PerSample<Lanes<uint32_t>>& kept) {
   for (size_t i = 0; i < list.count; ++i) {
-    BlendSamples(PixelIndex(list.pixels[i], frame.stride), list.samples[i],
-                 frame.shaded[i], frame.shares[i], kept);
+    BlendSamples(PixelIndex(list.pixels[i], stride), list.samples[i],
+                 list.shaded[i], list.shares[i], kept);
   }
 }
 
@@ -204,14 +209,14 @@ void DrawDirect(const Snapshot& snapshot, const Tables& tables,
   }
 }
 
-// Calls draw(primitive) for transparent ones in the order in which MuJoCo draws
-// them, twice: from near to far and from far to near.
-template <typename Visit>
-void ForEachTransparent(const Snapshot& snapshot, const Visit& visit) {
+// Draws the shaded transparent primitives in MuJoCo's order, twice: from near
+// to far and from far to near.
+void DrawAllOver(const Snapshot& snapshot, const std::vector<PixelList>& lists,
+                 size_t stride, PerSample<Lanes<uint32_t>>& kept) {
   const auto num = snapshot.transparent.size();
   for (size_t i = 0; i < 2 * num; ++i) {
-    visit(static_cast<size_t>(
-        snapshot.transparent[i < num ? i : 2 * num - 1 - i]));
+    const int k = snapshot.transparent[i < num ? i : 2 * num - 1 - i];
+    DrawOver(lists[static_cast<size_t>(k)], stride, kept);
   }
 }
 
@@ -219,24 +224,21 @@ void DrawMirrored(const Snapshot& snapshot, const Tables& tables,
                   const Views& views, Frame& frame) {
   const float reflectance =
       snapshot.primitives[static_cast<size_t>(snapshot.mirror)].reflectance;
-  const auto shade = [&](size_t k) {
+  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
     const Primitive& p = snapshot.primitives[k];
     PixelList& list = frame.mirrored_lists[k];
-    if (list.count == 0) return;
+    if (list.count == 0) continue;
     const Drawing drawing =
         MakeDrawing(snapshot, tables, p, snapshot.mirrored_rays,
                     views.mirrored[k], reflectance, nullptr);
     if (p.is_transparent) {
-      DrawOver(drawing, list, frame, frame.reflection);
+      ShadeTransparent(drawing, list, frame);
     } else {
       Shade(drawing, list, frame);
       DepositMirrored(snapshot, list, frame);
     }
-  };
-  for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
-    if (!snapshot.primitives[k].is_transparent) shade(k);
   }
-  ForEachTransparent(snapshot, shade);
+  DrawAllOver(snapshot, frame.mirrored_lists, frame.stride, frame.reflection);
   if (!snapshot.keeps_samples()) return;
   for (size_t k = 0; k < snapshot.primitives.size(); ++k) {
     AddReflection(frame.mirrored_lists[k], frame);
@@ -252,14 +254,15 @@ void DrawHaze(Frame& frame) {
 
 void DrawTransparent(const Snapshot& snapshot, const Tables& tables,
                      const Views& views, Frame& frame) {
-  ForEachTransparent(snapshot, [&](size_t k) {
-    const Primitive& p = snapshot.primitives[k];
+  for (const int index : snapshot.transparent) {
+    const auto k = static_cast<size_t>(index);
     PixelList& list = frame.direct_lists[k];
-    if (list.count == 0) return;
-    const Drawing drawing = MakeDrawing(snapshot, tables, p, snapshot.rays,
-                                        views.direct[k], 1.0f, nullptr);
-    DrawOver(drawing, list, frame, frame.color);
-  });
+    if (list.count == 0) continue;
+    ShadeTransparent(MakeDrawing(snapshot, tables, snapshot.primitives[k],
+                                 snapshot.rays, views.direct[k], 1.0f, nullptr),
+                     list, frame);
+  }
+  DrawAllOver(snapshot, frame.direct_lists, frame.stride, frame.color);
 }
 
 // ------------------------------------------------------------------ resolve

@@ -81,6 +81,9 @@ struct Sky {
 struct PixelList {
   std::vector<int32_t> pixels, samples, triangles;
   size_t count = 0;
+  // of a transparent primitive: colours, and their shares in what is drawn
+  std::vector<uint32_t> shaded;
+  std::vector<float> shares;
 
   // Makes room for `more` and a whole vector after them.
   void Reserve(size_t more) {
@@ -140,8 +143,6 @@ struct Frame {
   std::vector<TriangleHit> hits;
   // colours of the list that is being shaded
   std::vector<uint32_t> shaded;
-  // their shares in what is drawn, if they are not all the same
-  std::vector<float> shares;
 };
 
 }  // namespace replicant::env::raycast

@@ -77,39 +77,49 @@ inline HWY_ATTR void ListTransparentTriangles(const Target& target,
                                               const ScreenRect& rect,
                                               Frame& frame, PixelList& list) {
   const TriangleSet& set = *target.primitive->triangles;
-  const auto lanes = static_cast<int>(NumLanes());
-  std::array<int32_t, hn::MaxLanes(kInt)> shown;
-  for (int y = rect.y0; y < rect.y1; ++y) {
-    for (int x = rect.x0; x < rect.x1; x += lanes) {
-      const size_t at = band.Place(frame, x, y);
+  PerSample<std::array<int32_t, hn::MaxLanes(kInt)>> is_mirror;
+  std::array<int32_t, hn::MaxLanes(kInt)> is_shown;
+  ForSamples(target, rect, [&](int x, int y, size_t first) HWY_ATTR {
+    SampleRays samples(target, sight.layer, band, frame, x, y, first);
+    if (sight.layer == Layer::kMirrored) {
       for (size_t s = 0; s < kNumSamples; ++s) {
-        const Float at_x =
-            ToFloat(CountFrom(x)) + Set(target.snapshot->samples->x[s]);
-        const Float at_y =
-            Set(static_cast<float>(y) + target.snapshot->samples->y[s]);
-        const RayLanes rays = target.rays.Through(at_x, at_y);
-        VisitTriangles(
-            set, rays.start, rays.direction,
-            [&](Mask is_hit, int32_t triangle, Float t) HWY_ATTR {
-              Float near = hn::IfThenElseZero(is_hit, Set(1.0f) / t);
-              if (target.may_meet_sky)
-                near = target.BeforeSky(at_x, at_y, near);
-              hn::StoreU(hn::IfThenElseZero(sight.Shows(near, x, y, at, s),
-                                            hn::Set(kInt, 1)),
-                         kInt, shown.data());
-              const int end = std::min(lanes, target.snapshot->width - x);
-              for (int lane = 0; lane < end; ++lane) {
-                if (shown[static_cast<size_t>(lane)] == 0) continue;
-                frame.hits.push_back(
-                    {(y << 16) | (x + lane),
-                     set.order()[static_cast<size_t>(triangle)], triangle,
-                     1 << s});
-              }
-            });
+        const auto shows = sight.mirror.Shows(x, y, band.Place(frame, x, y), s);
+        hn::StoreU(hn::IfThenElseZero(shows, hn::Set(kInt, 1)), kInt,
+                   is_mirror[s].data());
       }
-      ListHits(frame, list);
+      for (size_t lane = 0; lane < NumLanes(); ++lane) {
+        const size_t i = first + lane;
+        if (is_mirror[i % kNumSamples][i / kNumSamples] == 0) {
+          samples.farthest[lane] = kMiss;
+        }
+      }
     }
-  }
+    const Float nearest = hn::LoadU(kFloat, samples.nearest.data());
+    const Float farthest = hn::LoadU(kFloat, samples.farthest.data());
+    const RayLanes rays = target.rays.Through(samples.x, samples.y);
+    VisitTriangles(
+        set, rays.start, rays.direction, samples.Begin(), samples.End(),
+        [&](Mask is_hit, int32_t triangle, Float t) HWY_ATTR {
+          const Float near = samples.Nearness(target, is_hit, t);
+          const Mask is_between = hn::And(
+              hn::And(near >= farthest, near <= nearest), near > Zero());
+          if (hn::AllFalse(kFloat, is_between)) return;
+          hn::StoreU(hn::IfThenElseZero(hn::RebindMask(kInt, is_between),
+                                        hn::Set(kInt, 1)),
+                     kInt, is_shown.data());
+          for (size_t lane = 0; lane < NumLanes(); ++lane) {
+            const size_t i = first + lane;
+            const int column = x + static_cast<int>(i / kNumSamples);
+            if (is_shown[lane] == 0 || column >= target.snapshot->width) {
+              continue;
+            }
+            frame.hits.push_back({(y << 16) | column,
+                                  set.order()[static_cast<size_t>(triangle)],
+                                  triangle, 1 << i % kNumSamples});
+          }
+        });
+    if (first + NumLanes() >= kNumSamples) ListHits(frame, list);
+  });
 }
 
 // Lists the pixels that a transparent primitive covers in front of opaque

@@ -325,25 +325,24 @@ HWY_INLINE void VisitLeaves(const TriangleSet& set, Vec3 o, Vec3 d, Float t_min,
   }
 }
 
-// Calls visit(lanes, triangle, t) for all triangles whose front the rays hit.
+// Calls visit(lanes, triangle, t) for all triangles whose front the rays hit
+// about between t_min and t_max.
 template <typename Visit>
 HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
-                             const Visit& visit) {
-  const Mask all = Zero() == Zero();
-  const auto visit_leaf = [&](Mask /*meets*/, Float /*enter*/,
-                              Leaf leaf) HWY_ATTR {
+                             Float t_min, Float t_max, const Visit& visit) {
+  const auto visit_leaf = [&](Mask meets, Float /*enter*/, Leaf leaf) HWY_ATTR {
     for (int32_t i = leaf.first; i < leaf.end; ++i) {
       Mask is_hit;
       Float t;
-      if (!MeetTriangle<false>(set, static_cast<size_t>(i), o, d, all, &is_hit,
-                               &t)) {
+      if (!MeetTriangle<false>(set, static_cast<size_t>(i), o, d, meets,
+                               &is_hit, &t)) {
         continue;
       }
       is_hit = hn::And(is_hit, t > Zero());
       if (!hn::AllFalse(kFloat, is_hit)) visit(is_hit, i, t);
     }
   };
-  VisitLeaves(set, o, d, Zero(), Set(kMiss), visit_leaf);
+  VisitLeaves(set, o, d, t_min, t_max, visit_leaf);
 }
 
 // The first triangles with t_min < t < t_max that face the ray's origin; with
