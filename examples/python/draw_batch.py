@@ -42,7 +42,7 @@ def draw_one_by_one(make_renderer, model, states, height, width):
 
 
 def draw_together(model, states, height, width):
-    render.render_batch(model, states[:1], height=height, width=width)
+    render.render_batch(model, states, height=height, width=width)  # as above, in each thread
     start = time.perf_counter()
     pictures = render.render_batch(model, states, height=height, width=width)
     return pictures, time.perf_counter() - start
