@@ -44,8 +44,8 @@ enum class Listing {
   // all samples of a pixel together: the mirror has one colour per pixel, and
   // its reflection is added to that
   kPerPixel,
-  // a partly covered pixel once per sample: at an edge the samples lie on
-  // triangles that look different
+  // once per sample where a pixel is partly covered or sees several faces: at
+  // an edge the samples lie on triangles that look different
   kPerSample,
   // the same if a pixel's samples see several triangles
   kPerTriangle,
@@ -59,13 +59,51 @@ inline Listing ListingOf(const Snapshot& snapshot, size_t index) {
                                                     : Listing::kPerSample;
 }
 
-// Appends the pixels of a vector; `seen` has their triangles at `at`.
-HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
-                       const SeenSamples& seen, size_t at, PixelList& list) {
-  if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) return;
+using Pixels = hn::Mask<IntTag>;
+
+// The pixels whose samples see several faces of a box or cylinder, which they
+// all hit at these 1 / depths.
+HWY_INLINE Pixels SeesSeveralFaces(const Target& target, int x, int y,
+                                   const Floats<kNumSamples>& nearness) {
+  const Primitive& p = *target.primitive;
+  const SamplePlaces& samples = *target.snapshot->samples;
+  // the point where a ray enters the shape, times the nearness
+  const auto enter = [&](size_t s) HWY_ATTR {
+    const RayLanes ray =
+        target.rays.Through(ToFloat(CountFrom(x)) + Set(samples.x[s]),
+                            Set(static_cast<float>(y) + samples.y[s]));
+    return Fma(ray.start, nearness[s], ray.direction);
+  };
+  const auto face = [&](Vec3 point) HWY_ATTR {
+    const Vec3 square = point * point;
+    const Int one = hn::Set(kInt, 1);
+    const auto where = [](Mask mask, Int number) HWY_ATTR {
+      return hn::IfThenElseZero(hn::RebindMask(kInt, mask), number);
+    };
+    if (p.shape == Shape::kCylinder) {
+      const Float half = Set(p.unit_half_length);
+      return where(square.z >= (square.x + square.y) * half * half, one);
+    }
+    const Int x_or_y = If(square.x >= square.y, hn::Zero(kInt), one);
+    return If(square.z >= hn::Max(square.x, square.y), one + one, x_or_y);
+  };
+  const Int first = face(enter(0));
+  Int others = hn::Zero(kInt);
+  for (size_t s = 1; s < kNumSamples; ++s) {
+    others = hn::Or(others, hn::Xor(face(enter(s)), first));
+  }
+  return hn::Gt(others, hn::Zero(kInt));
+}
+
+// Appends the pixels of a vector; `seen` has their triangles at `at`. Full
+// pixels of `is_split` are listed sample by sample.
+HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y,
+                       Listing listing, const SeenSamples& seen, size_t at,
+                       PixelList& list) {
   const Int pixel = CountFrom((y << 16) | x);
   std::array<const int32_t*, kNumSamples> triangles{};
-  auto is_full = hn::Eq(samples, hn::Set(kInt, kAllSamples));
+  auto is_full =
+      hn::AndNot(is_split, hn::Eq(samples, hn::Set(kInt, kAllSamples)));
   if (listing == Listing::kPerTriangle) {
     for (size_t s = 0; s < kNumSamples; ++s) {
       triangles[s] = seen.triangle[s].data() + at;
@@ -91,6 +129,7 @@ HWY_INLINE void Append(Int samples, int x, int y, Listing listing,
 
 // Pixels to be listed, and where.
 struct ListedPixels {
+  const Target& target;
   ScreenRect rect;
   Listing listing;
   const SeenSamples& seen;
@@ -98,27 +137,45 @@ struct ListedPixels {
 };
 
 // Appends the pixels with their visible samples; `find_seen(x, y, place)` gives
-// a bit for each.
-template <typename FindSeen>
-HWY_INLINE void AppendSeen(const Snapshot& snapshot, const Band& band,
-                           const Frame& frame, const ListedPixels& pixels,
-                           const FindSeen& find_seen) {
+// a bit for each, `find_nearness(place)` then the 1 / depths of all.
+template <typename FindSeen, typename FindNearness>
+HWY_INLINE void AppendSeen(const Band& band, const Frame& frame,
+                           const ListedPixels& pixels,
+                           const FindSeen& find_seen,
+                           const FindNearness& find_nearness) {
   const ScreenRect& rect = pixels.rect;
   if (rect.empty()) return;
   pixels.list.Reserve(static_cast<size_t>(kNumSamples) *
                       static_cast<size_t>(rect.y1 - rect.y0) * frame.stride);
+  const Shape shape = pixels.target.primitive->shape;
+  const bool may_split = pixels.listing == Listing::kPerSample &&
+                         (shape == Shape::kBox || shape == Shape::kCylinder);
   const auto lanes = static_cast<int>(NumLanes());
   for (int y = rect.y0; y < rect.y1; ++y) {
     for (int x = rect.x0; x < rect.x1; x += lanes) {
       const size_t at = band.Place(frame, x, y);
-      const Int samples = find_seen(x, y, at);
+      Int samples = find_seen(x, y, at);
       // lanes right of the picture hold leftovers
       const auto is_inside =
-          hn::Lt(CountFrom(x), hn::Set(kInt, snapshot.width));
-      Append(hn::IfThenElseZero(is_inside, samples), x, y, pixels.listing,
-             pixels.seen, at, pixels.list);
+          hn::Lt(CountFrom(x), hn::Set(kInt, pixels.target.snapshot->width));
+      samples = hn::IfThenElseZero(is_inside, samples);
+      if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) continue;
+      const Pixels is_split =
+          may_split ? SeesSeveralFaces(pixels.target, x, y, find_nearness(at))
+                    : hn::Gt(hn::Zero(kInt), hn::Zero(kInt));
+      Append(samples, is_split, x, y, pixels.listing, pixels.seen, at,
+             pixels.list);
     }
   }
+}
+
+HWY_INLINE Floats<kNumSamples> LoadNearness(const SeenSamples& seen,
+                                            size_t at) {
+  Floats<kNumSamples> nearness;
+  for (size_t s = 0; s < kNumSamples; ++s) {
+    nearness[s] = hn::LoadU(kFloat, seen.nearness[s].data() + at);
+  }
+  return nearness;
 }
 
 // A bit for every sample for which `is_seen(sample)` holds.
@@ -131,19 +188,21 @@ HWY_INLINE Int SampleBits(const IsSeen& is_seen) {
   return bits;
 }
 
-// Lists the pixels in which primitive `index` is seen directly.
-inline HWY_ATTR void ListDirect(const Snapshot& snapshot, size_t index,
+// Lists the pixels in which the target, primitive `index`, is seen directly.
+inline HWY_ATTR void ListDirect(const Target& target, size_t index,
                                 const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
   AppendSeen(
-      snapshot, band, frame,
-      {band.Cut(snapshot.primitives[index].rect), ListingOf(snapshot, index),
-       frame.direct, frame.direct_lists[index]},
+      band, frame,
+      {target, band.Cut(target.primitive->rect),
+       ListingOf(*target.snapshot, index), frame.direct,
+       frame.direct_lists[index]},
       [&](int /*x*/, int /*y*/, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::Eq(hn::LoadU(kInt, frame.direct.id[s].data() + at), id);
         });
-      });
+      },
+      [&](size_t at) HWY_ATTR { return LoadNearness(frame.direct, at); });
 }
 
 // The samples in which the mirror is visible: of a box, its upper side.
@@ -185,23 +244,25 @@ class MirrorView {
   float height_ = 0;  // of the mirror over the eye
 };
 
-// Lists the pixels in which primitive `index` is seen in the mirror, where the
-// mirror itself is visible.
-inline HWY_ATTR void ListMirrored(const Snapshot& snapshot, size_t index,
+// Lists the pixels in which the target, primitive `index`, is seen in the
+// mirror, where the mirror itself is visible.
+inline HWY_ATTR void ListMirrored(const Target& target, size_t index,
                                   const Band& band, Frame& frame) {
   const Int id = hn::Set(kInt, static_cast<int32_t>(index));
-  const MirrorView mirror(snapshot, frame);
+  const MirrorView mirror(*target.snapshot, frame);
   AppendSeen(
-      snapshot, band, frame,
-      {band.Cut(snapshot.primitives[index].mirrored_rect),
-       ListingOf(snapshot, index), frame.mirrored, frame.mirrored_lists[index]},
+      band, frame,
+      {target, band.Cut(target.primitive->mirrored_rect),
+       ListingOf(*target.snapshot, index), frame.mirrored,
+       frame.mirrored_lists[index]},
       [&](int x, int y, size_t at) HWY_ATTR {
         return SampleBits([&](size_t s) HWY_ATTR {
           return hn::And(
               mirror.Shows(x, y, at, s),
               hn::Eq(hn::LoadU(kInt, frame.mirrored.id[s].data() + at), id));
         });
-      });
+      },
+      [&](size_t at) HWY_ATTR { return LoadNearness(frame.mirrored, at); });
 }
 
 }  // namespace replicant::env::raycast::HWY_NAMESPACE

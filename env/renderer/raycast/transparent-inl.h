@@ -127,8 +127,7 @@ inline HWY_ATTR void ListTransparentTriangles(const Target& target,
 inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
                                      Layer layer, const Band& band,
                                      Frame& frame) {
-  const Snapshot& snapshot = *target.snapshot;
-  const ClearSight sight{snapshot, frame, layer};
+  const ClearSight sight{*target.snapshot, frame, layer};
   const ScreenRect rect = band.Cut(sight.RectOf(*target.primitive));
   if (rect.empty()) return;
   PixelList& list = layer == Layer::kDirect ? frame.direct_lists[index]
@@ -137,18 +136,19 @@ inline HWY_ATTR void ListTransparent(const Target& target, size_t index,
     if constexpr (shape() == Shape::kTriangles) {
       ListTransparentTriangles(target, sight, band, rect, frame, list);
     } else {
-      AppendSeen(snapshot, band, frame,
-                 {rect, Listing::kPerSample, sight.seen(), list},
-                 [&](int x, int y, size_t at) HWY_ATTR {
-                   const Floats<kNumSamples> nearness =
-                       target.rays.are_parallel
-                           ? target.Look<shape(), true>(x, target.RaysOfRow(y))
-                           : target.Look<shape(), false>(x,
-                                                         target.RaysOfRow(y));
-                   return SampleBits([&](size_t s) HWY_ATTR {
-                     return sight.Shows(nearness[s], x, y, at, s);
-                   });
-                 });
+      Floats<kNumSamples> nearness;
+      AppendSeen(
+          band, frame, {target, rect, Listing::kPerSample, sight.seen(), list},
+          [&](int x, int y, size_t at) HWY_ATTR {
+            const Target::RowRays row = target.RaysOfRow(y);
+            nearness = target.rays.are_parallel
+                           ? target.Look<shape(), true>(x, row)
+                           : target.Look<shape(), false>(x, row);
+            return SampleBits([&](size_t s) HWY_ATTR {
+              return sight.Shows(nearness[s], x, y, at, s);
+            });
+          },
+          [&](size_t /*at*/) { return nearness; });
     }
   });
 }

@@ -52,7 +52,8 @@ inline void FindMirrored(const Snapshot& snapshot, const Views& views,
         static_cast<int>(k), band, rect, frame);
   });
   for_each([&](size_t k, const ScreenRect& /*rect*/) {
-    ListMirrored(snapshot, k, band, frame);
+    ListMirrored(Target(snapshot, k, views.mirrored[k], Layer::kMirrored), k,
+                 band, frame);
   });
   for (const int k : snapshot.transparent) {
     const auto index = static_cast<size_t>(k);
@@ -90,9 +91,10 @@ inline HWY_ATTR void FindVisible(const Snapshot& snapshot, const Views& views,
           static_cast<int>(k), band, rect, frame);
     }
     for (size_t k = 0; k < num; ++k) {
-      if (!snapshot.primitives[k].is_transparent) {
-        ListDirect(snapshot, k, band, frame);
-      }
+      const Primitive& p = snapshot.primitives[k];
+      if (p.is_transparent || band.Cut(p.rect).empty()) continue;
+      ListDirect(Target(snapshot, k, views.direct[k], Layer::kDirect), k, band,
+                 frame);
     }
     if (snapshot.mirror >= 0) {
       const auto mirror = static_cast<size_t>(snapshot.mirror);

@@ -251,7 +251,7 @@ TEST(RaycastRendererTest, PicturesAreTheSameOnEveryMachine) {
   };
   EXPECT_EQ(checksum(SuiteModel("cheetah")), 397599690u);
   EXPECT_EQ(checksum(SuiteModel("humanoid")), 2534942299u);
-  EXPECT_EQ(checksum(ModelOf(kAssetScene)), 399296159u);
+  EXPECT_EQ(checksum(ModelOf(kAssetScene)), 1704905375u);
 }
 
 TEST(RaycastRendererTest, EveryInstructionSetGivesTheSameBits) {

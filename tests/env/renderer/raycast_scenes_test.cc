@@ -89,6 +89,15 @@ constexpr const char* kFloorAndBall = R"(
   <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
   <geom size=".4" pos="0 0 1" rgba="1 0 0 1"/>)";
 
+// pixels that see two faces of one geom
+constexpr const char* kFaces = R"(
+  <geom type="box" size=".6 .4 .3" pos="-.5 .2 .5" euler="20 30 40"
+        rgba="1 .9 .7 1"/>
+  <geom type="cylinder" size=".4 .2" pos=".7 0 .6" euler="30 10 0"
+        rgba="1 .9 .7 1"/>
+  <geom type="box" size=".2 .2 .2" pos="0 -.8 .4" euler="10 20 30"
+        rgba=".2 .4 1 .6"/>)";
+
 const std::string kWideSpot =
     std::string(R"(<light pos="0 -1 3" dir="0 .3 -1" cutoff="100"/>)") +
     kFloorAndBall;
@@ -112,6 +121,11 @@ const std::string kLampPlane =
     kFloorAndBall;
 const std::string kSrgb = std::string(kMarked).replace(
     std::string(kMarked).find("width"), 0, R"(colorspace="sRGB" )");
+
+INSTANTIATE_TEST_SUITE_P(
+    Faces, RaycastScenesTest,
+    ::testing::Values(SceneCase{"boxes_and_cylinder", "", kFaces, 0.2}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
     Lights, RaycastScenesTest,
