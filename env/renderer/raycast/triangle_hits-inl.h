@@ -166,16 +166,16 @@ HWY_INLINE Beam MakeBeam(Vec3 o, Vec3 d, Mask wanted,
 using ChildTag = hn::CappedTag<float, TriangleTree::kWidth>;
 inline constexpr ChildTag kChildren;
 
-// The children whose boxes reach into the beam, a bit for each, and for all of
-// them the parameters `enter` before which no ray is in the box.
-HWY_INLINE uint32_t ReachedChildren(const TriangleTree::Node& node,
-                                    const Beam& beam, float* enter) {
-  const float* boxes = node.low[0].data();
+// The boxes that reach into the beam, a bit for each, and for all of them the
+// parameters `enter` before which no ray is in the box. Coordinate c of box i
+// is boxes[stride c + i]; a vector may be read from there.
+HWY_INLINE uint32_t ReachedBoxes(const float* boxes, size_t stride,
+                                 size_t count, const Beam& beam, float* enter) {
   uint32_t reached = 0;
   const size_t lanes = hn::Lanes(kChildren);
-  for (size_t i = 0; i < TriangleTree::kWidth; i += lanes) {
+  for (size_t i = 0; i < count; i += lanes) {
     const auto coordinate = [&](size_t number) HWY_ATTR {
-      return hn::Load(kChildren, boxes + number * TriangleTree::kWidth + i);
+      return hn::LoadU(kChildren, boxes + number * stride + i);
     };
     const auto set = [](float v) HWY_ATTR { return hn::Set(kChildren, v); };
     const auto sign = set(beam.sign);
@@ -198,7 +198,13 @@ HWY_INLINE uint32_t ReachedChildren(const TriangleTree::Node& node,
     hn::StoreMaskBits(kChildren, is_in, bits.data());
     reached |= uint32_t{bits[0]} << i;
   }
-  return reached & ((1u << static_cast<uint32_t>(node.num_children)) - 1);
+  return reached & ((1u << count) - 1);
+}
+
+HWY_INLINE uint32_t ReachedChildren(const TriangleTree::Node& node,
+                                    const Beam& beam, float* enter) {
+  return ReachedBoxes(node.low[0].data(), TriangleTree::kWidth,
+                      static_cast<size_t>(node.num_children), beam, enter);
 }
 
 // Tests of rays against single boxes.
@@ -237,14 +243,24 @@ struct BoxTest {
   }
 };
 
-// Triangles side by side.
+// Triangles of a leaf: `first` and those after it, a bit for each.
 struct Leaf {
-  int32_t first, end;
+  int32_t first;
+  uint32_t triangles;
+
+  // Calls visit(triangle).
+  template <typename Visit>
+  HWY_INLINE void ForEach(const Visit& visit) const {
+    for (uint32_t left = triangles; left != 0; left &= left - 1) {
+      visit(first + std::countr_zero(left));
+    }
+  }
 };
 
 // Calls visit(lanes, enter, leaf) for the leaves whose boxes rays o + t d enter
 // at `enter`, no later than at `t_max`, which may fall meanwhile; mostly the
-// nearer ones first. Lanes with t_max < t_min are inactive.
+// nearer ones first, with those of their triangles that rays may meet. Lanes
+// with t_max < t_min are inactive.
 //
 // The rays go down the tree as one beam, since neighbours mostly take the same
 // way; nodes and triangles are asked for when they come into sight, as most
@@ -320,7 +336,12 @@ HWY_INLINE void VisitLeaves(const TriangleSet& set, Vec3 o, Vec3 d, Float t_min,
     Float enter;
     const Mask meets = test.Meets(node, child, t_max, &enter);
     if (hn::AllFalse(kFloat, meets)) continue;
-    visit(meets, enter, Leaf{first, first + node.num_triangles[child]});
+    alignas(64) std::array<float, TriangleTree::kWidth> unused;
+    const size_t count = node.num_triangles[child];
+    visit(meets, enter,
+          Leaf{first, ReachedBoxes(
+                          set.tree().boxes_of_leaf(static_cast<size_t>(first)),
+                          count, count, beam, unused.data())});
     limit = last_t();
   }
 }
@@ -331,16 +352,16 @@ template <typename Visit>
 HWY_ATTR void VisitTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
                              Float t_min, Float t_max, const Visit& visit) {
   const auto visit_leaf = [&](Mask meets, Float /*enter*/, Leaf leaf) HWY_ATTR {
-    for (int32_t i = leaf.first; i < leaf.end; ++i) {
+    leaf.ForEach([&](int32_t i) HWY_ATTR {
       Mask is_hit;
       Float t;
       if (!MeetTriangle<false>(set, static_cast<size_t>(i), o, d, meets,
                                &is_hit, &t)) {
-        continue;
+        return;
       }
       is_hit = hn::And(is_hit, t > Zero());
       if (!hn::AllFalse(kFloat, is_hit)) visit(is_hit, i, t);
-    }
+    });
   };
   VisitLeaves(set, o, d, t_min, t_max, visit_leaf);
 }
@@ -359,12 +380,12 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
   Float best = t_max;
   Int index = hn::Set(kInt, -1);
   const auto visit_leaf = [&](Mask meets, Float enter, Leaf leaf) HWY_ATTR {
-    for (int32_t i = leaf.first; i < leaf.end; ++i) {
+    leaf.ForEach([&](int32_t i) HWY_ATTR {
       Mask is_hit;
       Float t;
       if (!MeetTriangle<kAny>(set, static_cast<size_t>(i), o, d, meets, &is_hit,
                               &t)) {
-        continue;
+        return;
       }
       t = hn::Max(t, enter);
       const Int number = hn::Set(kInt, i);
@@ -375,7 +396,7 @@ HWY_ATTR TriangleHits FindTriangles(const TriangleSet& set, Vec3 o, Vec3 d,
       index = If(is_found, number, index);
       // a search for any hit ends here
       best = If(is_found, kAny ? Set(-kMiss) : t, best);
-    }
+    });
   };
   VisitLeaves(set, o, d, t_min, best, visit_leaf);
   const Mask is_found =

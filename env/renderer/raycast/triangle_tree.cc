@@ -215,13 +215,37 @@ TriangleTree::TriangleTree(std::span<const Box> boxes,
     items[i] = {boxes[i], corner_sums[i], static_cast<int32_t>(i)};
   }
   const std::vector<Pair> pairs = PairBuilder(items).Take();
-  for (size_t i = 0; i < items.size(); ++i) order[i] = items[i].number;
+  std::vector<Box> sorted(items.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    order[i] = items[i].number;
+    sorted[i] = items[i].box;
+  }
   Widen(pairs, 0, nodes_);
   nodes_.shrink_to_fit();
+  SetTriangleBoxes(sorted);
   bounds_ = BoundsOf(nodes_.front());
 }
 
+void TriangleTree::SetTriangleBoxes(std::span<const Box> boxes) {
+  triangle_boxes_.resize(kBoxSize * boxes.size() + kWidth);
+  for (const Node& node : nodes_) {
+    for (size_t child = 0; child < static_cast<size_t>(node.num_children);
+         ++child) {
+      const size_t count = node.num_triangles[child];
+      const auto first = static_cast<size_t>(node.first[child]);
+      float* to = triangle_boxes_.data() + kBoxSize * first;
+      for (size_t i = 0; i < count; ++i) {
+        for (size_t axis = 0; axis < 3; ++axis) {
+          to[axis * count + i] = boxes[first + i].low[axis];
+          to[(axis + 3) * count + i] = boxes[first + i].high[axis];
+        }
+      }
+    }
+  }
+}
+
 void TriangleTree::Refit(std::span<const Box> boxes) {
+  SetTriangleBoxes(boxes);
   for (size_t n = nodes_.size(); n-- > 0;) {
     Node& node = nodes_[n];
     for (size_t i = 0; i < static_cast<size_t>(node.num_children); ++i) {

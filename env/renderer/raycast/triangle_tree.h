@@ -72,11 +72,21 @@ class TriangleTree {
 
   // The root comes first; empty without triangles.
   const std::vector<Node>& nodes() const { return nodes_; }
+  // Coordinates of a box, side by side for those of a leaf: low by axis, then
+  // high. A vector may be read from the last one.
+  static constexpr size_t kBoxSize = 6;
+  const float* boxes_of_leaf(size_t first_triangle) const {
+    return triangle_boxes_.data() + kBoxSize * first_triangle;
+  }
   // The box around everything.
   const Box& bounds() const { return bounds_; }
 
  private:
+  // `boxes` in the order of the leaves.
+  void SetTriangleBoxes(std::span<const Box> boxes);
+
   std::vector<Node> nodes_;
+  std::vector<float> triangle_boxes_;
   Box bounds_;
 };
 
