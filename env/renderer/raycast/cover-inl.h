@@ -228,7 +228,9 @@ HWY_ATTR void CoverTriangles(const Target& target, int index, const Band& band,
     const RayLanes rays = target.rays.Through(samples.x, samples.y);
     const TriangleHits hits = FindTriangles<false>(
         set, rays.start, rays.direction, samples.Begin(), samples.End());
-    hn::StoreU(samples.Nearness(target, hits.t < Set(kMiss), hits.t), kFloat,
+    const Mask is_hit = hits.t < Set(kMiss);
+    if (hn::AllFalse(kFloat, is_hit)) return;
+    hn::StoreU(samples.Nearness(target, is_hit, hits.t), kFloat,
                nearness.data());
     hn::StoreU(hits.index, kInt, triangle.data());
     const size_t at = band.Place(frame, x, y);
