@@ -520,9 +520,10 @@ inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
     };
     const auto is_turned_away = [](const LocalLight& /*light*/)
                                     HWY_ATTR { return Zero() > Zero(); };
-    StoreShaded(AddPasses(drawing, center, part.TextureColorAt(i),
-                          Zero() == Zero(), blend, may_shade, is_turned_away),
-                part.begin + i, frame);
+    StoreShaded(
+        AddPasses(drawing, center, part.TextureColorAt(i), Zero() == Zero(),
+                  hn::Set(kInt, 1), blend, may_shade, is_turned_away),
+        part.begin + i, frame);
   }
 }
 

@@ -200,12 +200,13 @@ inline HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
 
 // Adds up the passes. `blend(pass, index, light)` gives the colour of pass
 // number `index`, with light number `light`, at the pixels' centres `center`
-// (local). Pixels outside `is_opaque` fail the alpha test of lights with
-// shadow. `may_shade(footprint)` filters the casters. `is_turned_away(light)`
-// tells where the primitive itself shades a light's ambient part.
+// (local). The pass of a light with shadow adds as often as there are `layers`
+// at equal depth; pixels outside `is_opaque` fail its alpha test.
+// `may_shade(footprint)` filters the casters. `is_turned_away(light)` tells
+// where the primitive itself shades a light's ambient part.
 template <typename Blend, typename MayShade, typename IsTurnedAway>
 HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
-                           Mask is_opaque, const Blend& blend,
+                           Mask is_opaque, Int layers, const Blend& blend,
                            const MayShade& may_shade,
                            const IsTurnedAway& is_turned_away) {
   const LocalScene& scene = drawing.scene;
@@ -240,9 +241,12 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
     if (hn::AllFalse(kFloat, is_bright)) continue;
     const auto is_lit = hn::RebindMask(
         kInt, IsLit(*drawing.snapshot, casters, world, is_bright, may_shade));
-    bytes.r = hn::Min(bytes.r + hn::IfThenElseZero(is_lit, more.r), limit);
-    bytes.g = hn::Min(bytes.g + hn::IfThenElseZero(is_lit, more.g), limit);
-    bytes.b = hn::Min(bytes.b + hn::IfThenElseZero(is_lit, more.b), limit);
+    bytes.r =
+        hn::Min(bytes.r + hn::IfThenElseZero(is_lit, more.r * layers), limit);
+    bytes.g =
+        hn::Min(bytes.g + hn::IfThenElseZero(is_lit, more.g * layers), limit);
+    bytes.b =
+        hn::Min(bytes.b + hn::IfThenElseZero(is_lit, more.b * layers), limit);
   }
   return bytes;
 }
@@ -267,7 +271,7 @@ HWY_INLINE Vec3 ListPoint(const Primitive& p, const Triangle& triangle,
 inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
                                                  const PixelPlaces& at,
                                                  const Triangle& triangle,
-                                                 Vec3 hit) {
+                                                 Int layers, Vec3 hit) {
   const TrianglePlane plane =
       MakePlane(triangle, drawing.primitive->shape == Shape::kTriangles);
   const Float height =
@@ -324,8 +328,8 @@ inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
                               : Set(light.position) - center;
     return Dot(plane.outward, to_light) <= Set(is_convex ? 0.0f : -kMiss);
   };
-  return AddPasses(drawing, center, texture, is_opaque, blend, may_shade,
-                   is_turned_away);
+  return AddPasses(drawing, center, texture, is_opaque, layers, blend,
+                   may_shade, is_turned_away);
 }
 
 // Shades the vector of the list that begins at pixel `i`; corners are lit for
@@ -337,15 +341,19 @@ HWY_INLINE Bytes ShadePixels(const Drawing& drawing, const PixelList& list,
                                     hn::LoadU(kInt, list.samples.data() + i));
   const Primitive& p = *drawing.primitive;
   if constexpr (kShape == Shape::kTriangles) {
-    const Triangle t =
-        LoadTriangle(p, hn::LoadU(kInt, list.triangles.data() + i));
+    const Int index = hn::LoadU(kInt, list.triangles.data() + i);
+    const Triangle t = LoadTriangle(p, index);
+    const std::vector<int32_t>& layers = p.triangles->layers();
     return ShadeTriangle(
         drawing, at, t,
+        layers.empty() ? hn::Set(kInt, 1)
+                       : hn::GatherIndex(kInt, layers.data(), index),
         (t.corner[0] + t.corner[1] + t.corner[2]) * Set(1.0f / 3));
   } else {
     const Vec3 hit = FindHit<kShape>(drawing, at);
     return ShadeTriangle(drawing, at,
-                         FindTriangle<kShape>(*drawing.tables, p, hit), hit);
+                         FindTriangle<kShape>(*drawing.tables, p, hit),
+                         hn::Set(kInt, 1), hit);
   }
 }
 

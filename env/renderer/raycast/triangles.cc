@@ -96,7 +96,35 @@ void TriangleSet::SetHalfBox() {
   }
 }
 
+void TriangleSet::CountLayers() {
+  // corners in their order, from the smallest on, and the triangle's number
+  struct Turned {
+    std::array<Point, 3> corner;
+    size_t i;
+  };
+  std::vector<Turned> all(order_.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    Turned& turned = all[i];
+    turned.i = i;
+    for (size_t k = 0; k < kStride; ++k) {
+      turned.corner[k / 3][k % 3] = corners_[i * kStride + k];
+    }
+    std::ranges::rotate(turned.corner, std::ranges::min_element(turned.corner));
+  }
+  std::ranges::sort(all, {}, &Turned::corner);
+  layers_.clear();
+  for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
+    while (end < all.size() && all[end].corner == all[begin].corner) ++end;
+    if (end - begin == 1) continue;
+    layers_.resize(all.size(), 1);
+    for (size_t i = begin; i < end; ++i) {
+      layers_[all[i].i] = static_cast<int32_t>(end - begin);
+    }
+  }
+}
+
 void TriangleSet::Move(const std::vector<Triangle>& triangles) {
+  layers_.clear();
   std::vector<Box> boxes(order_.size());
   for (size_t i = 0; i < order_.size(); ++i) {
     const Triangle& triangle = triangles[static_cast<size_t>(order_[i])];
@@ -134,7 +162,9 @@ TriangleSet MakeMesh(const mjModel& model, int id) {
     }
     triangles.push_back(t);
   }
-  return TriangleSet(triangles);
+  TriangleSet set(triangles);
+  set.CountLayers();
+  return set;
 }
 
 namespace {

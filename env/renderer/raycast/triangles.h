@@ -46,6 +46,12 @@ class TriangleSet {
   // The order in which OpenGL draws the triangles: numbers in the vector that
   // the set was made of.
   const std::vector<int32_t>& order() const { return order_; }
+  // Triangles that lie on triangle `i`, corner by corner, itself included;
+  // empty if each lies alone. MuJoCo adds the light of a lamp with shadow for
+  // every one of them.
+  const std::vector<int32_t>& layers() const { return layers_; }
+  // Counts them, until triangles move.
+  void CountLayers();
   // Half sides of a box about the origin that contains all triangles.
   const Point& half_box() const { return half_box_; }
 
@@ -54,7 +60,7 @@ class TriangleSet {
   void SetHalfBox();
 
   TriangleTree tree_;
-  std::vector<int32_t> order_;
+  std::vector<int32_t> order_, layers_;
   std::vector<float> corners_, normals_, texture_coordinates_;
   Point half_box_{};
 };

@@ -89,6 +89,11 @@ constexpr const char* kFloorAndBall = R"(
   <geom type="plane" size="3 3 .1" rgba=".6 .6 .6 1"/>
   <geom size=".4" pos="0 0 1" rgba="1 0 0 1"/>)";
 
+// OpenGL adds the light of a lamp with shadow for both of two equal faces
+constexpr const char* kDoubled = R"(
+  <mesh name="doubled" vertex="-.4 -.4 -.4  .4 -.4 -.4  0 .4 -.4  0 0 .5"
+        face="0 2 1  0 1 3  1 3 0  1 2 3  2 0 3"/>)";
+
 // pixels that see two faces of one geom
 constexpr const char* kFaces = R"(
   <geom type="box" size=".6 .4 .3" pos="-.5 .2 .5" euler="20 30 40"
@@ -124,7 +129,11 @@ const std::string kSrgb = std::string(kMarked).replace(
 
 INSTANTIATE_TEST_SUITE_P(
     Faces, RaycastScenesTest,
-    ::testing::Values(SceneCase{"boxes_and_cylinder", "", kFaces, 0.2}),
+    ::testing::Values(SceneCase{"boxes_and_cylinder", "", kFaces, 0.2},
+                      SceneCase{"of_a_mesh_that_coincide", kDoubled,
+                                R"(<geom type="mesh" mesh="doubled"
+                                    pos="0 0 .6"/>)",
+                                0.2}),
     [](const auto& test) { return std::string(test.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(
