@@ -95,18 +95,27 @@ HWY_INLINE Pixels SeesSeveralFaces(const Target& target, int x, int y,
   return hn::Gt(others, hn::Zero(kInt));
 }
 
-// Appends the pixels of a vector; `seen` has their triangles at `at`. Full
-// pixels of `is_split` are listed sample by sample.
-HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y,
-                       Listing listing, const SeenSamples& seen, size_t at,
-                       PixelList& list) {
+// Pixels to be listed, and where.
+struct ListedPixels {
+  const Target& target;
+  ScreenRect rect;
+  Listing listing;
+  const SeenSamples& seen;
+  PixelList& list;
+};
+
+// Appends a vector of pixels, whose triangles are at `at`; full pixels of
+// `is_split` sample by sample.
+HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y, size_t at,
+                       const ListedPixels& pixels) {
+  PixelList& list = pixels.list;
   const Int pixel = CountFrom((y << 16) | x);
   std::array<const int32_t*, kNumSamples> triangles{};
   auto is_full =
       hn::AndNot(is_split, hn::Eq(samples, hn::Set(kInt, kAllSamples)));
-  if (listing == Listing::kPerTriangle) {
+  if (pixels.listing == Listing::kPerTriangle) {
     for (size_t s = 0; s < kNumSamples; ++s) {
-      triangles[s] = seen.triangle[s].data() + at;
+      triangles[s] = pixels.seen.triangle[s].data() + at;
       is_full = hn::And(is_full, hn::Eq(hn::LoadU(kInt, triangles[0]),
                                         hn::LoadU(kInt, triangles[s])));
     }
@@ -114,7 +123,7 @@ HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y,
   if (hn::AllTrue(kInt, is_full)) {
     return AppendFull(pixel, triangles[0], list);
   }
-  if (listing == Listing::kPerPixel) {
+  if (pixels.listing == Listing::kPerPixel) {
     return AppendNonZero(samples, pixel, nullptr, list);
   }
   AppendNonZero(hn::IfThenElseZero(is_full, samples), pixel, triangles[0],
@@ -126,15 +135,6 @@ HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y,
                   list);
   }
 }
-
-// Pixels to be listed, and where.
-struct ListedPixels {
-  const Target& target;
-  ScreenRect rect;
-  Listing listing;
-  const SeenSamples& seen;
-  PixelList& list;
-};
 
 // Appends the pixels with their visible samples; `find_seen(x, y, place)` gives
 // a bit for each, `find_nearness(place)` then the 1 / depths of all.
@@ -163,8 +163,7 @@ HWY_INLINE void AppendSeen(const Band& band, const Frame& frame,
       const Pixels is_split =
           may_split ? SeesSeveralFaces(pixels.target, x, y, find_nearness(at))
                     : hn::Gt(hn::Zero(kInt), hn::Zero(kInt));
-      Append(samples, is_split, x, y, pixels.listing, pixels.seen, at,
-             pixels.list);
+      Append(samples, is_split, x, y, at, pixels);
     }
   }
 }

@@ -520,10 +520,10 @@ inline HWY_ATTR void LightPart(const Drawing& drawing, const CornerTable& table,
     };
     const auto is_turned_away = [](const LocalLight& /*light*/)
                                     HWY_ATTR { return Zero() > Zero(); };
-    StoreShaded(
-        AddPasses(drawing, center, part.TextureColorAt(i), Zero() == Zero(),
-                  hn::Set(kInt, 1), blend, may_shade, is_turned_away),
-        part.begin + i, frame);
+    const SeenSurface seen{center, part.TextureColorAt(i), Zero() == Zero(),
+                           hn::Set(kInt, 1)};
+    StoreShaded(AddPasses(drawing, seen, blend, may_shade, is_turned_away),
+                part.begin + i, frame);
   }
 }
 

@@ -198,42 +198,50 @@ inline HWY_NOINLINE HWY_ATTR Color FoggedAt(const LocalScene& scene, Vec3 point,
   return Fogged(*scene.fog, hn::Abs(depth), is_added, color);
 }
 
+// What a vector of pixels sees of a primitive.
+struct SeenSurface {
+  Vec3 center;  // at the pixels' centres, local
+  Color texture;
+  // where the texture passes the alpha test of lights with shadow
+  Mask is_opaque;
+  // faces at equal depth: the pass of such a light adds all of them
+  Int layers;
+};
+
 // Adds up the passes. `blend(pass, index, light)` gives the colour of pass
-// number `index`, with light number `light`, at the pixels' centres `center`
-// (local). The pass of a light with shadow adds as often as there are `layers`
-// at equal depth; pixels outside `is_opaque` fail its alpha test.
+// number `index`, with light number `light`, without the texture.
 // `may_shade(footprint)` filters the casters. `is_turned_away(light)` tells
 // where the primitive itself shades a light's ambient part.
 template <typename Blend, typename MayShade, typename IsTurnedAway>
-HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
-                           Mask is_opaque, Int layers, const Blend& blend,
-                           const MayShade& may_shade,
+HWY_INLINE Bytes AddPasses(const Drawing& drawing, const SeenSurface& seen,
+                           const Blend& blend, const MayShade& may_shade,
                            const IsTurnedAway& is_turned_away) {
   const LocalScene& scene = drawing.scene;
   const bool has_fog = scene.fog != nullptr;
   if (drawing.casters == nullptr) {
-    Color color = blend(Pass::kAll, 0, 0) * texture;
-    if (has_fog) color = FoggedAt(scene, center, /*is_added=*/false, color);
+    Color color = blend(Pass::kAll, 0, 0) * seen.texture;
+    if (has_fog)
+      color = FoggedAt(scene, seen.center, /*is_added=*/false, color);
     return ToBytes(color);
   }
   const Primitive& p = *drawing.primitive;
-  Color color = blend(Pass::kShadowless, 0, 0) * texture;
-  if (has_fog) color = FoggedAt(scene, center, /*is_added=*/false, color);
+  Color color = blend(Pass::kShadowless, 0, 0) * seen.texture;
+  if (has_fog) color = FoggedAt(scene, seen.center, /*is_added=*/false, color);
   Bytes bytes = ToBytes(color);
-  const Vec3 world = Rotate(p.rotation, center) + Set(p.position);
+  const Vec3 world = Rotate(p.rotation, seen.center) + Set(p.position);
   const Int limit = hn::Set(kInt, 255);
   int index = 0;
   for (const Casters& casters : *drawing.casters) {
     ++index;
     const auto light =
         static_cast<int>(casters.light - drawing.snapshot->lights.data());
-    color = blend(Pass::kOneLight, index, light) * texture;
-    if (has_fog) color = FoggedAt(scene, center, /*is_added=*/true, color);
+    color = blend(Pass::kOneLight, index, light) * seen.texture;
+    if (has_fog) color = FoggedAt(scene, seen.center, /*is_added=*/true, color);
     const Bytes more = ToBytes(color);
     // where there is no light there is no shadow
     const Int any = hn::Or(more.r, hn::Or(more.g, more.b));
-    Mask is_bright =
-        hn::And(is_opaque, hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt))));
+    Mask is_bright = hn::And(
+        seen.is_opaque, hn::RebindMask(kFloat, hn::Gt(any, hn::Zero(kInt))));
     if (const LocalLight& local = scene.lights[static_cast<size_t>(light)];
         local.has_ambient) {
       is_bright = hn::AndNot(is_turned_away(local), is_bright);
@@ -241,12 +249,12 @@ HWY_INLINE Bytes AddPasses(const Drawing& drawing, Vec3 center, Color texture,
     if (hn::AllFalse(kFloat, is_bright)) continue;
     const auto is_lit = hn::RebindMask(
         kInt, IsLit(*drawing.snapshot, casters, world, is_bright, may_shade));
-    bytes.r =
-        hn::Min(bytes.r + hn::IfThenElseZero(is_lit, more.r * layers), limit);
-    bytes.g =
-        hn::Min(bytes.g + hn::IfThenElseZero(is_lit, more.g * layers), limit);
-    bytes.b =
-        hn::Min(bytes.b + hn::IfThenElseZero(is_lit, more.b * layers), limit);
+    bytes.r = hn::Min(
+        bytes.r + hn::IfThenElseZero(is_lit, more.r * seen.layers), limit);
+    bytes.g = hn::Min(
+        bytes.g + hn::IfThenElseZero(is_lit, more.g * seen.layers), limit);
+    bytes.b = hn::Min(
+        bytes.b + hn::IfThenElseZero(is_lit, more.b * seen.layers), limit);
   }
   return bytes;
 }
@@ -328,7 +336,7 @@ inline HWY_NOINLINE HWY_ATTR Bytes ShadeTriangle(const Drawing& drawing,
                               : Set(light.position) - center;
     return Dot(plane.outward, to_light) <= Set(is_convex ? 0.0f : -kMiss);
   };
-  return AddPasses(drawing, center, texture, is_opaque, layers, blend,
+  return AddPasses(drawing, {center, texture, is_opaque, layers}, blend,
                    may_shade, is_turned_away);
 }
 

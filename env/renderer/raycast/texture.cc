@@ -172,16 +172,16 @@ void MakeBorders(Texture& texture) {
        ++level) {
     const int width = texture.width[level];
     for (size_t face = 0; face < kFaces.size(); ++face) {
+      uint32_t* first =
+          texture.texels.data() + texture.start(level, static_cast<int>(face));
       const auto texel = [&](int x, int y) -> uint32_t& {
-        return texture.texels[static_cast<size_t>(
-            texture.start(level, static_cast<int>(face)) +
-            y * texture.stride(level) + x)];
+        return first[y * texture.stride(level) + x];
       };
       for (int i = 0; i < width; ++i) {
         for (const auto& [x, y] : {std::pair{-1, i}, std::pair{width, i},
                                    std::pair{i, -1}, std::pair{i, width}}) {
-          texel(x, y) = texture.texels[static_cast<size_t>(
-              PlaceBeyond(texture, level, face, x, y))];
+          texel(x, y) =
+              texture.texels.data()[PlaceBeyond(texture, level, face, x, y)];
         }
       }
       for (const int x : {-1, width}) {

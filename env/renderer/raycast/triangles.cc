@@ -109,9 +109,13 @@ void TriangleSet::CountLayers() {
     for (size_t k = 0; k < kStride; ++k) {
       turned.corner[k / 3][k % 3] = corners_[i * kStride + k];
     }
-    std::ranges::rotate(turned.corner, std::ranges::min_element(turned.corner));
+    auto& corner = turned.corner;
+    std::rotate(corner.begin(), std::min_element(corner.begin(), corner.end()),
+                corner.end());
   }
-  std::ranges::sort(all, {}, &Turned::corner);
+  std::sort(all.begin(), all.end(), [](const Turned& a, const Turned& b) {
+    return a.corner < b.corner;
+  });
   layers_.clear();
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     while (end < all.size() && all[end].corner == all[begin].corner) ++end;

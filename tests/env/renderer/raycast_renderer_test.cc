@@ -432,13 +432,14 @@ SuiteModel TransparentTexels(const std::string& geom) {
 }
 
 TEST(RaycastRendererTest, TransparentTexelsLookLikeOpenGl) {
+  constexpr const char* kClearPlane =
+      "<geom type='plane' size='2 2 .1' pos='0 0 .5' material='m' "
+      "rgba='1 1 1 .7'/>";
   for (const char* geom :
        {"<geom type='box' size='.6 .6 .6' material='m'/>",
         "<geom type='plane' size='2 2 .1' material='m'/>",
         "<geom type='mesh' mesh='mapped' material='m'/>",
-        "<geom size='.6' material='m' rgba='1 1 1 .7'/>",
-        "<geom type='plane' size='2 2 .1' pos='0 0 .5' material='m' "
-        "rgba='1 1 1 .7'/>"}) {
+        "<geom size='.6' material='m' rgba='1 1 1 .7'/>", kClearPlane}) {
     SCOPED_TRACE(geom);
     SuiteModel model = TransparentTexels(geom);
     std::unique_ptr<GlRenderer> gl;
