@@ -336,12 +336,14 @@ HWY_INLINE void VisitLeaves(const TriangleSet& set, Vec3 o, Vec3 d, Float t_min,
     Float enter;
     const Mask meets = test.Meets(node, child, t_max, &enter);
     if (hn::AllFalse(kFloat, meets)) continue;
-    alignas(64) std::array<float, TriangleTree::kWidth> unused;
     const size_t count = node.num_triangles[child];
-    visit(meets, enter,
-          Leaf{first, ReachedBoxes(
-                          set.tree().boxes_of_leaf(static_cast<size_t>(first)),
-                          count, count, beam, unused.data())});
+    Leaf leaf{first, (1u << count) - 1};
+    const float* boxes = set.tree().boxes_of_leaf(static_cast<size_t>(first));
+    if (boxes != nullptr) {
+      alignas(64) std::array<float, TriangleTree::kWidth> unused;
+      leaf.triangles = ReachedBoxes(boxes, count, count, beam, unused.data());
+    }
+    visit(meets, enter, leaf);
     limit = last_t();
   }
 }

@@ -245,7 +245,7 @@ void TriangleTree::SetTriangleBoxes(std::span<const Box> boxes) {
 }
 
 void TriangleTree::Refit(std::span<const Box> boxes) {
-  SetTriangleBoxes(boxes);
+  triangle_boxes_.clear();
   for (size_t n = nodes_.size(); n-- > 0;) {
     Node& node = nodes_[n];
     for (size_t i = 0; i < static_cast<size_t>(node.num_children); ++i) {

@@ -72,11 +72,14 @@ class TriangleTree {
 
   // The root comes first; empty without triangles.
   const std::vector<Node>& nodes() const { return nodes_; }
-  // Coordinates of a box, side by side for those of a leaf: low by axis, then
-  // high. A vector may be read from the last one.
+  // Coordinates of the boxes of a leaf's triangles, side by side: low by axis,
+  // then high. A vector may be read from the last one. Null after Refit(),
+  // which would take longer than they save.
   static constexpr size_t kBoxSize = 6;
   const float* boxes_of_leaf(size_t first_triangle) const {
-    return triangle_boxes_.data() + kBoxSize * first_triangle;
+    return triangle_boxes_.empty()
+               ? nullptr
+               : triangle_boxes_.data() + kBoxSize * first_triangle;
   }
   // The box around everything.
   const Box& bounds() const { return bounds_; }

@@ -200,9 +200,12 @@ std::vector<Triangle> SkinTriangles(const mjModel& model, int id,
 }  // namespace
 
 TriangleSet MakeSkin(const mjModel& model, int id) {
-  return TriangleSet(SkinTriangles(model, id,
-                                   model.skin_vert + 3 * model.skin_vertadr[id],
-                                   /*normals=*/nullptr));
+  const std::vector<Triangle> triangles =
+      SkinTriangles(model, id, model.skin_vert + 3 * model.skin_vertadr[id],
+                    /*normals=*/nullptr);
+  TriangleSet skin(triangles);
+  skin.Move(triangles);  // as it will in each picture
+  return skin;
 }
 
 void MoveSkin(const mjModel& model, const mjvScene& scene, int id,
