@@ -21,9 +21,10 @@ class BackgroundsTest : public ::testing::Test {
  protected:
   // An image [height, width] whose columns are 0, 1, 2, ... times `step`.
   void Write(const std::string& name, int height, int width, int step) {
-    std::vector<uint8_t> rgb;
-    for (int i = 0; i < height * width * 3; ++i) {
-      rgb.push_back(static_cast<uint8_t>(i / 3 % width * step));
+    std::vector<uint8_t> rgb(static_cast<size_t>(height * width) * 3);
+    for (size_t i = 0; i < rgb.size(); ++i) {
+      const size_t column = i / 3 % static_cast<size_t>(width);
+      rgb[i] = static_cast<uint8_t>(column * static_cast<size_t>(step));
     }
     const fs::path path = folder_.path() / name;
     fs::create_directories(path.parent_path());

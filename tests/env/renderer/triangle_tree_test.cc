@@ -73,6 +73,7 @@ size_t Walk(const TriangleTree& tree, size_t index, const Box& outer,
 std::vector<Box> InOrder(const std::vector<Box>& boxes,
                          const std::vector<int32_t>& order) {
   std::vector<Box> sorted;
+  sorted.reserve(order.size());
   for (const int32_t i : order) sorted.push_back(boxes[static_cast<size_t>(i)]);
   return sorted;
 }
