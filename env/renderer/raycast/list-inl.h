@@ -44,10 +44,11 @@ enum class Listing {
   // all samples of a pixel together: the mirror has one colour per pixel, and
   // its reflection is added to that
   kPerPixel,
-  // once per sample where a pixel is partly covered or sees several faces: at
-  // an edge the samples lie on triangles that look different
+  // once per sample where a pixel is partly covered or sees several faces of a
+  // box or cylinder: at an edge the samples lie on triangles that look
+  // different
   kPerSample,
-  // the same if a pixel's samples see several triangles
+  // the same where a pixel's samples see several triangles
   kPerTriangle,
 };
 
@@ -59,12 +60,10 @@ inline Listing ListingOf(const Snapshot& snapshot, size_t index) {
                                                     : Listing::kPerSample;
 }
 
-using Pixels = hn::Mask<IntTag>;
-
 // The pixels whose samples see several faces of a box or cylinder, which they
 // all hit at these 1 / depths.
-HWY_INLINE Pixels SeesSeveralFaces(const Target& target, int x, int y,
-                                   const Floats<kNumSamples>& nearness) {
+HWY_INLINE hn::Mask<IntTag> SeesSeveralFaces(
+    const Target& target, int x, int y, const Floats<kNumSamples>& nearness) {
   const Primitive& p = *target.primitive;
   const SamplePlaces& samples = *target.snapshot->samples;
   // the point where a ray enters the shape, times the nearness
@@ -77,12 +76,10 @@ HWY_INLINE Pixels SeesSeveralFaces(const Target& target, int x, int y,
   const auto face = [&](Vec3 point) HWY_ATTR {
     const Vec3 square = point * point;
     const Int one = hn::Set(kInt, 1);
-    const auto where = [](Mask mask, Int number) HWY_ATTR {
-      return hn::IfThenElseZero(hn::RebindMask(kInt, mask), number);
-    };
     if (p.shape == Shape::kCylinder) {
       const Float half = Set(p.unit_half_length);
-      return where(square.z >= (square.x + square.y) * half * half, one);
+      return If(square.z >= (square.x + square.y) * half * half, one,
+                hn::Zero(kInt));
     }
     const Int x_or_y = If(square.x >= square.y, hn::Zero(kInt), one);
     return If(square.z >= hn::Max(square.x, square.y), one + one, x_or_y);
@@ -106,8 +103,8 @@ struct ListedPixels {
 
 // Appends a vector of pixels, whose triangles are at `at`; full pixels of
 // `is_split` sample by sample.
-HWY_INLINE void Append(Int samples, Pixels is_split, int x, int y, size_t at,
-                       const ListedPixels& pixels) {
+HWY_INLINE void Append(Int samples, hn::Mask<IntTag> is_split, int x, int y,
+                       size_t at, const ListedPixels& pixels) {
   PixelList& list = pixels.list;
   const Int pixel = CountFrom((y << 16) | x);
   std::array<const int32_t*, kNumSamples> triangles{};
@@ -160,7 +157,7 @@ HWY_INLINE void AppendSeen(const Band& band, const Frame& frame,
           hn::Lt(CountFrom(x), hn::Set(kInt, pixels.target.snapshot->width));
       samples = hn::IfThenElseZero(is_inside, samples);
       if (hn::AllTrue(kInt, hn::Eq(samples, hn::Zero(kInt)))) continue;
-      const Pixels is_split =
+      const auto is_split =
           may_split ? SeesSeveralFaces(pixels.target, x, y, find_nearness(at))
                     : hn::Gt(hn::Zero(kInt), hn::Zero(kInt));
       Append(samples, is_split, x, y, at, pixels);

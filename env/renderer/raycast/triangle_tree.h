@@ -73,8 +73,8 @@ class TriangleTree {
   // The root comes first; empty without triangles.
   const std::vector<Node>& nodes() const { return nodes_; }
   // Coordinates of the boxes of a leaf's triangles, side by side: low by axis,
-  // then high. A vector may be read from the last one. Null after Refit(),
-  // which would take longer than they save.
+  // then high. A vector may be read from the last one. Null after Refit():
+  // to move them with every picture takes longer than they save.
   static constexpr size_t kBoxSize = 6;
   const float* boxes_of_leaf(size_t first_triangle) const {
     return triangle_boxes_.empty()
