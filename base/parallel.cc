@@ -14,6 +14,7 @@
 #include "base/blocked_signals.h"
 #include "base/check.h"
 #include "base/mutex.h"
+#include "base/priority.h"
 
 namespace replicant::parallel_internal {
 namespace {
@@ -53,6 +54,8 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& value, uint32_t old) {
 
 thread_local bool is_in_loop = false;
 
+// Two counters have cache lines of their own.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 class Team {
  public:
   ~Team() { EndHelpers(); }
@@ -106,6 +109,8 @@ class Team {
     if (size <= shares_.size()) return;
     // helpers that sleep or look for work read the old shares
     EndHelpers();
+    // a thread that wakes for a loop must not wait for a busy program's turn
+    ShortenTurns();
     ends_ = false;
     shares_ = std::vector<Share>(size);
     const uint32_t loop = loop_.load(std::memory_order_relaxed);

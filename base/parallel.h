@@ -16,7 +16,8 @@ namespace replicant {
 // the loop. Threads without work sleep after some microseconds, and so free a
 // processor for one of the team that has none.
 //
-// The threads of a team block signals (base/blocked_signals.h) and compute with
+// The calling thread and its team ask for short turns (base/priority.h). The
+// threads of a team block signals (base/blocked_signals.h) and compute with
 // the floating-point settings of the calling thread. Loops are not nested
 // (checked). The first exception of a part is thrown to the caller once all
 // parts that have begun have ended; parts that have not begun are left out.

@@ -19,6 +19,7 @@
 #endif
 
 #include "base/mutex.h"
+#include "tests/support/turn_length.h"
 
 namespace replicant {
 namespace {
@@ -43,6 +44,21 @@ TEST(ParallelTest, CallsEachIndexOnceWithScratchOfOneThread) {
       ExpectAll(num_threads, count);
     }
   }
+}
+
+TEST(ParallelTest, AllOfATeamHaveShortTurns) {
+  if (TurnLength() == 0) GTEST_SKIP() << "this kernel has turns of one length";
+  std::thread([] {
+    std::array<uint64_t, 2> turns{};
+    std::atomic<int> begun = 0;
+    // a part that waits for the other is not of the same thread
+    ParallelForEach(2, 2, [&](int thread, int64_t) {
+      for (++begun; begun < 2;) std::this_thread::yield();
+      turns[static_cast<size_t>(thread)] = TurnLength();
+    });
+    EXPECT_EQ(turns[0], 100'000);
+    EXPECT_EQ(turns[1], 100'000);
+  }).join();
 }
 
 TEST(ParallelTest, LoopsFollowEachOtherWithoutARest) {

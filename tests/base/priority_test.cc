@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "tests/support/turn_length.h"
 
 namespace replicant {
 namespace {
@@ -39,6 +40,18 @@ TEST(PriorityTest, IsTheThreadsOwnAndItsChildrens) {
     OnThread([&] { EXPECT_EQ(Niceness(), mine); });
   });
   EXPECT_EQ(Niceness(), before);
+}
+
+TEST(PriorityTest, ShortTurnsKeepTheNiceness) {
+  if (TurnLength() == 0) GTEST_SKIP() << "this kernel has turns of one length";
+  OnThread([] {
+    LowerPriority(2);
+    const int before = Niceness();
+    ShortenTurns();
+    EXPECT_EQ(TurnLength(), 100'000);
+    EXPECT_EQ(Niceness(), before);
+    OnThread([] { EXPECT_EQ(TurnLength(), 100'000); });
+  });
 }
 
 TEST(PriorityTest, RefusesToPushForward) {
