@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/parallel.h"
 
 namespace replicant::env {
 namespace {
@@ -54,8 +55,8 @@ VectorEnvironment::VectorEnvironment(
       actions_(environments_.size() * action_size_),
       jobs_(environments_.size()),
       all_ids_(environments_.size()),
-      received_(environments_.size()),
-      is_under_way_(environments_.size()) {
+      is_under_way_(environments_.size()),
+      num_threads_(options.threads) {
   for (size_t i = 1; i < environments_.size(); ++i) {
     if (!HaveEqualSpecs(*environments_[0], *environments_[i])) {
       throw InvalidArgument(fmt::format(
@@ -66,19 +67,9 @@ VectorEnvironment::VectorEnvironment(
     throw InvalidArgument(fmt::format(
         "VectorEnvironment: threads must be >= 0, got {}", options.threads));
   }
-  num_threads_ = static_cast<size_t>(options.threads);
   std::iota(all_ids_.begin(), all_ids_.end(), 0);
   queue_.reserve(environments_.size());
   done_.reserve(environments_.size());
-  share_.reserve(environments_.size());
-  for (int i = 0; i < options.threads; ++i) {
-    threads_.push_back(std::make_unique<Thread>(
-        fmt::format("env-{}", i), [this](const Thread::StopToken& /*token*/) {
-          std::vector<int> share;
-          share.reserve(environments_.size());
-          Work(share, /*waits=*/true);
-        }));
-  }
 }
 
 VectorEnvironment::~VectorEnvironment() {
@@ -119,9 +110,9 @@ void VectorEnvironment::RunAll(Call call, const BatchBuffer& out) {
         num_under_way_));
   }
   for (const int id : all_ids_) Prepare(id, call, out);
-  // a thread that wakes starts later than the one already running
-  Submit(all_ids_, /*takes_part=*/true);
-  Receive(received_);
+  ParallelForEach(std::max(1, num_threads_), size(),
+                  [&](int, int64_t id) { RunJob(static_cast<int>(id)); });
+  ThrowFailureOf(all_ids_);
 }
 
 void VectorEnvironment::Send(std::span<const int> ids,
@@ -137,7 +128,7 @@ void VectorEnvironment::Send(std::span<const int> ids,
               actions_.begin() + static_cast<std::ptrdiff_t>(row));
     Prepare(ids[k], Call::kStep, out);
   }
-  Submit(ids, /*takes_part=*/num_threads_ == 0);
+  Submit(ids);
 }
 
 void VectorEnvironment::SendReset(std::span<const int> ids,
@@ -145,7 +136,7 @@ void VectorEnvironment::SendReset(std::span<const int> ids,
   CheckBatch(out);
   CheckIds(ids);
   for (const int id : ids) Prepare(id, Call::kReset, out);
-  Submit(ids, /*takes_part=*/num_threads_ == 0);
+  Submit(ids);
 }
 
 void VectorEnvironment::Receive(std::span<int> ids) {
@@ -163,11 +154,15 @@ void VectorEnvironment::Receive(std::span<int> ids) {
     done_.erase(done_.begin(),
                 done_.begin() + static_cast<std::ptrdiff_t>(ids.size()));
   }
+  for (const int id : ids) is_under_way_[static_cast<size_t>(id)] = false;
+  num_under_way_ -= static_cast<int>(ids.size());
+  ThrowFailureOf(ids);
+}
+
+void VectorEnvironment::ThrowFailureOf(std::span<const int> ids) {
   std::exception_ptr exception;
   for (const int id : ids) {
     Job& job = jobs_[static_cast<size_t>(id)];
-    is_under_way_[static_cast<size_t>(id)] = false;
-    --num_under_way_;
     if (job.exception != nullptr) {
       exception = std::exchange(job.exception, nullptr);
     }
@@ -234,17 +229,24 @@ void VectorEnvironment::Prepare(int id, Call call, const BatchBuffer& out) {
       {actions_.data() + static_cast<size_t>(id) * action_size_, action_size_});
 }
 
-void VectorEnvironment::Submit(std::span<const int> ids, bool takes_part) {
+void VectorEnvironment::Submit(std::span<const int> ids) {
+  StartThreads();
   for (const int id : ids) is_under_way_[static_cast<size_t>(id)] = true;
   num_under_way_ += static_cast<int>(ids.size());
   {
     MutexLock lock(mutex_);
     queue_.insert(queue_.end(), ids.begin(), ids.end());
-    for (size_t i = takes_part ? 1 : 0; i < num_threads_; ++i) {
-      work_arrived_.NotifyOne();
-    }
+    work_arrived_.NotifyAll();
   }
-  if (takes_part) Work(share_, /*waits=*/false);
+  if (threads_.empty()) Work(/*waits=*/false);
+}
+
+void VectorEnvironment::StartThreads() {
+  for (auto i = static_cast<int>(threads_.size()); i < num_threads_; ++i) {
+    threads_.push_back(std::make_unique<Thread>(
+        fmt::format("env-{}", i),
+        [this](const Thread::StopToken& /*token*/) { Work(/*waits=*/true); }));
+  }
 }
 
 void VectorEnvironment::RunJob(int id) {
@@ -261,7 +263,9 @@ void VectorEnvironment::RunJob(int id) {
   }
 }
 
-void VectorEnvironment::Work(std::vector<int>& share, bool waits) {
+void VectorEnvironment::Work(bool waits) {
+  std::vector<int> share;
+  share.reserve(environments_.size());
   while (TakeShare(share, waits)) {
     for (const int id : share) RunJob(id);
     HandBack(share);
@@ -274,8 +278,8 @@ bool VectorEnvironment::TakeShare(std::vector<int>& share, bool waits) {
   if (is_stopping_ || queue_.empty()) return false;
   // a thread leaves work for the others, so that a slow environment delays few
   // environments of its share
-  const size_t size = std::max<size_t>(
-      1, queue_.size() / (2 * std::max<size_t>(1, num_threads_)));
+  const auto threads = static_cast<size_t>(std::max(1, num_threads_));
+  const size_t size = std::max<size_t>(1, queue_.size() / (2 * threads));
   const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(size);
   share.assign(queue_.begin(), end);
   queue_.erase(queue_.begin(), end);

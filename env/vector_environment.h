@@ -29,7 +29,8 @@ struct BatchBuffer {
 // E environments with equal specs, stepped together on T threads.
 //
 // Synchronous: Reset() and Step() act on all environments and return when all
-// are done; the caller's thread is one of the T. Asynchronous: Send() gives
+// are done; the caller's thread is one of the T (base/parallel.h), and a task
+// of one's own must not begin another parallel loop. Asynchronous: Send() gives
 // actions to some and Receive() returns finished ones while the others
 // continue, so that one half can be simulated and rendered while the policy
 // runs for the other half. Both modes may be mixed when no environment is under
@@ -114,13 +115,16 @@ class VectorEnvironment {
   void CheckIds(std::span<const int> ids) const;
   // Sets the environment's next call, and announces its action.
   void Prepare(int id, Call call, const BatchBuffer& out);
-  // Queues the environments for all threads, or for the caller's and all but
-  // one.
-  void Submit(std::span<const int> ids, bool takes_part) EXCLUDES(mutex_);
+  // Queues the environments for the threads of the asynchronous mode, and
+  // steps them at once if there are none.
+  void Submit(std::span<const int> ids) EXCLUDES(mutex_);
+  void StartThreads();
   void RunJob(int id);
+  // Throws the exception of one of the environments, and forgets all of them.
+  void ThrowFailureOf(std::span<const int> ids);
   // Steps shares of the queue until it is empty or, if the thread waits for
   // work, until it should end.
-  void Work(std::vector<int>& share, bool waits) EXCLUDES(mutex_);
+  void Work(bool waits) EXCLUDES(mutex_);
   bool TakeShare(std::vector<int>& share, bool waits) EXCLUDES(mutex_);
   void HandBack(std::span<const int> ids) EXCLUDES(mutex_);
   void RunAll(Call call, const BatchBuffer& out);
@@ -134,10 +138,7 @@ class VectorEnvironment {
   // environment, then the worker does, and the caller reads it at the end.
   std::vector<double> actions_;
   std::vector<Job> jobs_;
-  // 0, 1, ... E - 1, and scratch of the same size.
-  std::vector<int> all_ids_;
-  std::vector<int> received_;
-  std::vector<int> share_;  // of the caller's thread
+  std::vector<int> all_ids_;  // 0, 1, ... E - 1
   std::vector<bool> is_under_way_;
   int num_under_way_ = 0;
 
@@ -151,8 +152,9 @@ class VectorEnvironment {
   // Number of environments that Receive() waits for; 0: no wait.
   size_t wanted_ GUARDED_BY(mutex_) = 0;
   bool is_stopping_ GUARDED_BY(mutex_) = false;
-  size_t num_threads_ = 0;
-  // last, so that they end before the members that they use
+  const int num_threads_;
+  // Of the asynchronous mode, from its first call on. Last, so that they end
+  // before the members that they use.
   std::vector<std::unique_ptr<Thread>> threads_;
 };
 
