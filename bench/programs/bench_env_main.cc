@@ -57,11 +57,14 @@ std::vector<Case> AllCases(const TaskRegistry& registry) {
   for (const char* task :
        {"cartpole-swingup", "cheetah-run", "walker-walk", "humanoid-walk"}) {
     cases.push_back({.task = task, .action_repeat = 2});
-    cases.push_back({.task = task, .threads = 2});
+    for (const int threads : {2, 8}) {
+      cases.push_back({.task = task, .threads = threads});
+    }
     Case pixels{.task = task, .action_repeat = 2, .pixels_side = 84};
-    cases.push_back(pixels);
-    pixels.threads = 2;
-    cases.push_back(pixels);
+    for (const int threads : {1, 2, 8}) {
+      pixels.threads = threads;
+      cases.push_back(pixels);
+    }
     pixels.threads = 1;
     pixels.pixels_side = 64;
     cases.push_back(pixels);

@@ -1,12 +1,13 @@
 """Steps a peer's environments for bench/run/env.
 
-    env_peers.py (dm_control | envpool | python) TASK (state | pixels) SECONDS
+    env_peers.py (dm_control | envpool | batch | python) TASK (state | pixels) SECONDS THREADS
 
-python is this project's own package, in the interpreter that runs this file.
+python is this project's own package, in the interpreter that runs this file;
+batch is MuJoCo's mujoco.batch.Batch, which makes no observations and rewards.
 
 For every line on stdin it measures once and prints a JSON line: environment
-steps per second of time and per second of CPU, on one thread. With pixels a
-step repeats its action and ends with one picture.
+steps per second of time and per second of CPU. With pixels a step repeats its
+action and ends with one picture. dm_control has one thread.
 """
 
 import collections
@@ -36,7 +37,7 @@ def rates(step, steps_per_call, seconds):
             "per_cpu_second": steps / (time.process_time() - cpu)}
 
 
-def dm_control_pixels(task, seconds):
+def dm_control_pixels(task, seconds, _):
     from dm_control import suite
     environment = suite.load(*task.split("-", 1), task_kwargs={"random": 0})
     spec = environment.action_spec()
@@ -54,11 +55,11 @@ def dm_control_pixels(task, seconds):
     yield from serve(lambda: rates(step, 1, seconds))
 
 
-def envpool_pixels(task, seconds):
+def envpool_pixels(task, seconds, threads):
     import envpool as pool
     environments = 4
     sync = pool.make_gymnasium(
-        envpool_name(task), num_envs=environments, num_threads=1,
+        envpool_name(task), num_envs=environments, num_threads=threads,
         from_pixels=True, render_height=SIDE, render_width=SIDE,
         frame_stack=FRAME_STACK, frame_skip=ACTION_REPEAT)
     actions = iter_rows(-1.0, 1.0, (environments,) + sync.action_space.shape)
@@ -72,7 +73,7 @@ def envpool_name(task):
     return "".join(word.capitalize() for word in words) + "-v1"
 
 
-def dm_control(task, seconds):
+def dm_control(task, seconds, _):
     from dm_control import suite
     environment = suite.load(*task.split("-", 1), task_kwargs={"random": 0})
     spec = environment.action_spec()
@@ -81,10 +82,10 @@ def dm_control(task, seconds):
     yield from serve(lambda: rates(lambda: environment.step(next(actions)), 1, seconds))
 
 
-def envpool(task, seconds):
+def envpool(task, seconds, threads):
     import envpool as pool
     name = envpool_name(task)
-    sync = pool.make_dm(name, num_envs=ENVIRONMENTS, num_threads=1)
+    sync = pool.make_dm(name, num_envs=ENVIRONMENTS, num_threads=threads)
     spec = sync.action_spec()
     shape = (ENVIRONMENTS,) + spec.shape
     actions = iter_rows(-1.0, 1.0, shape)
@@ -93,7 +94,7 @@ def envpool(task, seconds):
     # twice as many environments as are waited for, as EnvPool recommends
     batch = ENVIRONMENTS // 2
     asynchronous = pool.make_gymnasium(
-        name, num_envs=2 * ENVIRONMENTS, batch_size=batch, num_threads=1)
+        name, num_envs=2 * ENVIRONMENTS, batch_size=batch, num_threads=threads)
     asynchronous.async_reset()
     batch_actions = iter_rows(-1.0, 1.0, (batch,) + spec.shape)
 
@@ -110,17 +111,45 @@ def envpool(task, seconds):
     yield from serve(measure)
 
 
-def python(task, seconds, **options):
+def batch(task, seconds, threads):
+    from dm_control import suite
+    from mujoco.batch import Batch
+    environment = suite.load(*task.split("-", 1), task_kwargs={"random": 0})
+    model = environment.physics.model.ptr
+    spec = environment.action_spec()
+    actions = iter_rows(spec.minimum, spec.maximum, (ENVIRONMENTS,) + spec.shape)
+    batches = [Batch(model, ENVIRONMENTS, threads, persistent=p) for p in (False, True)]
+    for i in range(ENVIRONMENTS):
+        environment.reset()
+        for each in batches:
+            each.qpos[i] = environment.physics.data.qpos
+
+    def measure_one(each):
+        def step():
+            each.ctrl[:] = next(actions)
+            each.step(nstep=environment._n_sub_steps)
+        return rates(step, ENVIRONMENTS, seconds / 2)
+
+    def measure():
+        results = [measure_one(each) for each in batches]
+        # the better of its two modes
+        return {key: max(result[key] for result in results) for key in results[0]}
+
+    yield from serve(measure)
+
+
+def python(task, seconds, threads, **options):
     from replicant import envs
-    batch = envs.make_vec(task, ENVIRONMENTS, num_threads=0, seed=0, **options)
+    batch = envs.make_vec(task, ENVIRONMENTS, num_threads=0 if threads == 1 else threads, seed=0,
+                          **options)
     # as in bench_env, whose actions are float64 as well
     actions = iter_rows(-1.0, 1.0, batch.action_space.shape)
     batch.reset()
     yield from serve(lambda: rates(lambda: batch.step(next(actions)), ENVIRONMENTS, seconds))
 
 
-def python_pixels(task, seconds):
-    yield from python(task, seconds, pixels=(SIDE, SIDE), frame_stack=FRAME_STACK,
+def python_pixels(task, seconds, threads):
+    yield from python(task, seconds, threads, pixels=(SIDE, SIDE), frame_stack=FRAME_STACK,
                       action_repeat=ACTION_REPEAT)
 
 
@@ -140,7 +169,8 @@ if __name__ == "__main__":
             ("dm_control", "pixels"): dm_control_pixels,
             ("envpool", "state"): envpool,
             ("envpool", "pixels"): envpool_pixels,
+            ("batch", "state"): batch,
             ("python", "state"): python,
             ("python", "pixels"): python_pixels}[sys.argv[1], sys.argv[3]]
-    for result in peer(sys.argv[2], float(sys.argv[4])):
+    for result in peer(sys.argv[2], float(sys.argv[4]), int(sys.argv[5])):
         print(json.dumps(result), flush=True)
