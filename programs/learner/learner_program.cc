@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -20,10 +19,10 @@
 #include "base/fs.h"
 #include "base/process.h"
 #include "base/rng.h"
-#include "base/thread.h"
 #include "fleet/protocol/heartbeat_sender.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/learner.h"
+#include "learner/workloads/agent/reader_options.h"
 #include "programs/evaluator/evaluator_program.h"
 #include "programs/learner/learner_alone.h"
 #include "programs/learner/learner_report.h"
@@ -68,23 +67,11 @@ void TakeRendezvousKey(const std::filesystem::path& run_folder) {
   ::setenv(replicator::kRendezvousKey, key.c_str(), /*overwrite=*/0);
 }
 
-// Threads that decode frames while the learner steps. A step that uses all
-// processors decodes its own frames: another thread would only delay it. A
-// GPU's step of a millisecond wants more frames than one thread decodes.
-int64_t DecodeThreadsBeside(const replicator::ReplicationConfig& replication) {
-  constexpr int64_t kMaxThreads = 4;
-  const int64_t threads =
-      replication.backend == "cpu" ? replication.threads : 1;
-  const auto processors = static_cast<int64_t>(CpuSet::OfThisThread().size());
-  return std::clamp<int64_t>(processors - threads * replication.replicas, 0,
-                             kMaxThreads);
-}
-
 replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
                                            int worker) {
   const RunConfig& config = invocation.config();
   const agents::TaskSpec task = TaskOf(invocation);
-  replay::BatchReaderOptions reader;
+  replay::BatchReaderOptions reader = learner::ReaderOptionsOf(config.learner);
   reader.endpoints = config.replay.Endpoints();
   reader.curve = ReplayClientRole(config);
   reader.name = fmt::format("learner-{}", worker);
@@ -92,11 +79,6 @@ replay::BatchReaderOptions ReaderOptionsOf(const Invocation& invocation,
   reader.table = config.sampled_table().name;
   reader.window = config.sampled_table().n_step.window;
   reader.batch_size = ActedRows(config);
-  reader.importance = config.learner.importance;
-  reader.kept_frames = config.learner.frame_store;
-  reader.decode_threads = DecodeThreadsBeside(config.learner.replication);
-  // each decode thread has a batch, and the step one
-  reader.prefetch = std::max(reader.prefetch, reader.decode_threads + 1);
   // each worker draws other items
   reader.seed =
       MemberSeed(static_cast<uint64_t>(config.run.seed), "learner", worker);

@@ -53,7 +53,7 @@ struct Batch {
   int64_t total_steps = 0;
   // The shared memory that holds the buffers, if a reader shares them.
   std::shared_ptr<rpc::SharedMemory> memory;
-  // Messages with frames that are not decoded, for rows from first_row on.
+  // Messages whose frames lie elsewhere, for rows from first_row on.
   struct Compressed {
     int64_t first_row;
     BatchMessage message;

@@ -171,12 +171,13 @@ void BatchAssembler::Decode() {
 void BatchAssembler::Fill(BatchAssembly& assembly, FrameRoom* room) const {
   Batch& batch = assembly.batch;
   for (BatchAssembly::Part& part : assembly.parts) {
-    if (room != nullptr) {
+    if (room == &unused_room_ || (room != nullptr && options_.fills_frames)) {
       batch.Take(part.message, part.first_row, part.shard, part.share, *room);
-    } else {
-      batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
-                           part.share);
+      continue;
     }
+    if (room != nullptr) part.message.DecodeFrames(*room);
+    batch.TakeCompressed(std::move(part.message), part.first_row, part.shard,
+                         part.share);
   }
   batch.SetWeights(options_.importance.At(batch.total_steps));
 }

@@ -51,6 +51,9 @@ class BatchAssembler {
     int64_t batch_size = 256;
     // 0 leaves frames compressed, for Batch::FramesOf().
     int64_t decode_threads = 1;
+    // Whether decode threads copy every frame into the buffers of the batch. If
+    // not they decode the compressed ones, for Batch::FramesOf().
+    bool fills_frames = true;
     ImportanceSchedule importance = {};
     bool shares_memory = true;
     // Receives each complete batch.
@@ -85,7 +88,7 @@ class BatchAssembler {
   // Makes the buffers of `batch`.
   void Prepare(Batch& batch, const BatchForm& form, bool takes_memory);
   void Decode() EXCLUDES(mutex_);
-  // Fills the batch from its parts; null leaves frames compressed.
+  // Fills the batch from its parts; without a room frames stay compressed.
   void Fill(BatchAssembly& assembly, FrameRoom* room) const;
 
   const Options options_;

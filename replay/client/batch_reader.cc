@@ -51,6 +51,7 @@ BatchReader::BatchReader(BatchReaderOptions options)
                   .shape = options_.shape,
                   .batch_size = options_.batch_size,
                   .decode_threads = options_.decode_threads,
+                  .fills_frames = options_.fills_frames,
                   .importance = options_.importance,
                   .shares_memory = options_.shares_memory,
                   .on_ready = [this](Batch b) { PushReady(std::move(b)); },

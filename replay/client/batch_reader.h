@@ -46,6 +46,10 @@ struct BatchReaderOptions {
   int64_t prefetch = 2;
   // 0 leaves frames compressed, for Batch::FramesOf().
   int64_t decode_threads = 1;
+  // Whether decode threads copy every frame into the buffers of the batch. If
+  // not they decode the compressed ones, and the others stay where they lie,
+  // for Batch::FramesOf().
+  bool fills_frames = true;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
   // Time after which a service answers with the items drawn so far; the reader
   // requests the rest again.
@@ -85,10 +89,10 @@ struct BatchReaderMetrics {
 // Draws batches from one or more replay services, ahead of time.
 //
 // The reader's thread keeps `prefetch` batches under way. Decode threads decode
-// and stack the frames; with decode_threads 0 the user of the batch does so.
-// Each draw of a batch goes to service s with probability M_s / sum M, where
-// M_s is the last reported mass of the service's table
-// (replay/table/selector.h). Item i has probability
+// and stack the frames; with decode_threads 0 the user of the batch does so,
+// and without fills_frames the user stacks them. Each draw of a batch goes to
+// service s with probability M_s / sum M, where M_s is the last reported mass
+// of the service's table (replay/table/selector.h). Item i has probability
 //
 //   (M_s / sum M) P_i
 //

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -308,13 +310,21 @@ ItemFrames BatchMessage::LocateFrames(int64_t index, FrameRoom& room,
   const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
   const auto num_frames = static_cast<size_t>(form_.num_frames());
   const size_t num_places = num_frames + next_frames.size() / frame_bytes;
+  const auto result_of = [&](std::span<const std::byte* const> all_places,
+                             std::span<const uint64_t> all_numbers) {
+    return ItemFrames{
+        all_places.first(num_frames), all_places.subspan(num_frames),
+        all_numbers.first(num_frames), all_numbers.subspan(num_frames)};
+  };
+  if (!places_.empty()) {
+    return result_of(std::span(places_).subspan(i * num_places, num_places),
+                     std::span(numbers_).subspan(i * num_places, num_places));
+  }
   room.places.resize(num_places);
   room.numbers.assign(num_places, 0);
   const std::span places(room.places);
   const std::span numbers(room.numbers);
-  const ItemFrames result = {
-      places.first(num_frames), places.subspan(num_frames),
-      numbers.first(num_frames), numbers.subspan(num_frames)};
+  const ItemFrames result = result_of(places, numbers);
   const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
   if (begin == segment_ends_[i]) {
     // the service has written the rows
@@ -376,6 +386,41 @@ ItemFrames BatchMessage::LocateFrames(int64_t index, FrameRoom& room,
     room.decoder.Decode(block, targets);
   }
   return result;
+}
+
+void BatchMessage::DecodeFrames(FrameRoom& room) {
+  const auto frame_bytes = static_cast<size_t>(shape_.frame_bytes);
+  const auto num_first = static_cast<size_t>(row_bytes_.frames);
+  room.bytes.resize(num_first + static_cast<size_t>(row_bytes_.next_frames));
+  const std::span<std::byte> bytes(room.bytes);
+  std::vector<const std::byte*> places;
+  std::vector<uint64_t> numbers;
+  for (int64_t i = 0; i < size(); ++i) {
+    LocateFrames(i, room, bytes.first(num_first), bytes.subspan(num_first));
+    const auto is_decoded = [&](const std::byte* place) {
+      return std::less_equal<>()(bytes.data(), place) &&
+             std::less<>()(place, bytes.data() + bytes.size());
+    };
+    const auto count =
+        static_cast<size_t>(std::ranges::count_if(room.places, is_decoded));
+    if (count > 0) {
+      // the room is the next item's
+      std::byte* to =
+          decoded_
+              .emplace_back(std::make_unique_for_overwrite<std::byte[]>(
+                  count * frame_bytes))
+              .get();
+      for (const std::byte*& place : room.places) {
+        if (!is_decoded(place)) continue;
+        std::memcpy(to, place, frame_bytes);
+        place = std::exchange(to, to + frame_bytes);
+      }
+    }
+    places.insert(places.end(), room.places.begin(), room.places.end());
+    numbers.insert(numbers.end(), room.numbers.begin(), room.numbers.end());
+  }
+  places_ = std::move(places);
+  numbers_ = std::move(numbers);
 }
 
 }  // namespace replicant::replay

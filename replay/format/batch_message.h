@@ -97,6 +97,9 @@ class BatchMessage {
   ItemFrames LocateFrames(int64_t index, FrameRoom& room,
                           std::span<std::byte> frames,
                           std::span<std::byte> next_frames) const;
+  // Finds the frames of all items once, so that LocateFrames() decodes none:
+  // those that it would decode are then in this message. Throws what it throws.
+  void DecodeFrames(FrameRoom& room);
   // Frames in segments: all of them, and those in kept blocks.
   int64_t num_frames() const { return num_frames_; }
   int64_t num_kept_frames() const { return num_kept_frames_; }
@@ -150,6 +153,11 @@ class BatchMessage {
   // of the items without segments
   std::span<const std::byte> frames_, next_frames_;
   std::span<const std::byte> segment_data_;
+  // after DecodeFrames(): [B, frames of an item], and the memory of those that
+  // were decoded
+  std::vector<const std::byte*> places_;
+  std::vector<uint64_t> numbers_;
+  std::vector<std::unique_ptr<std::byte[]>> decoded_;
 };
 
 }  // namespace replicant::replay

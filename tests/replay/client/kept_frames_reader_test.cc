@@ -23,6 +23,21 @@ using testing::RowOf;
 using testing::RunningService;
 using testing::StackedTable;
 
+// Whether the frames of two batches have the same bytes, wherever they lie.
+bool HaveEqualFrames(const Batch& a, const Batch& b) {
+  FrameRoom of_a, of_b;
+  for (int64_t row = 0; row < a.size; ++row) {
+    const ItemFrames x = a.FramesOf(row, of_a);
+    const ItemFrames y = b.FramesOf(row, of_b);
+    if (testing::Joined(x.frames, 300) != testing::Joined(y.frames, 300) ||
+        testing::Joined(x.next_frames, 300) !=
+            testing::Joined(y.next_frames, 300)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Two services that draw the same; one reader keeps all frames, the newest few,
 // or none. Steps are inserted while batches are drawn.
 TEST(KeptFramesReaderTest, KeptFramesGiveTheSameBatches) {
@@ -69,6 +84,84 @@ TEST(KeptFramesReaderTest, KeptFramesGiveTheSameBatches) {
           EXPECT_LE(keeps.metrics().kept_frames_bytes, max_bytes);
         }
       }
+    }
+  }
+}
+
+// The same with frames that the decode threads leave where they lie.
+TEST(KeptFramesReaderTest, FramesThatStayAreTheSame) {
+  for (const FrameCodec codec : {FrameCodec::kNone, FrameCodec::kLz4}) {
+    for (const bool decompresses : {true, false}) {
+      for (const int64_t max_bytes : {int64_t{1} << 30, int64_t{4000}}) {
+        SCOPED_TRACE(
+            fmt::format("{} {} {}", ToString(codec), decompresses, max_bytes));
+        const EpisodeMaker maker = MakePixels(codec);
+        RunningService service(StackedTable(maker)), twin(StackedTable(maker));
+        BatchReaderOptions options{.endpoints = {service.endpoint()},
+                                   .shape = maker.shape,
+                                   .batch_size = 32,
+                                   .prefetch = 1};
+        BatchReader plain(options);
+        options.endpoints = {twin.endpoint()};
+        options.fills_frames = false;
+        options.kept_frames = {.max_bytes = max_bytes,
+                               .decompresses = decompresses};
+        BatchReader keeps(options);
+        Batch a, b;
+        for (uint64_t episode = 1; episode <= 8; ++episode) {
+          const auto num_steps = static_cast<int64_t>(3 * episode - 2);
+          Insert(service.shard(), maker, 1, episode, num_steps);
+          Insert(twin.shard(), maker, 1, episode, num_steps);
+          plain.SetLimit(1);
+          keeps.SetLimit(1);
+          ASSERT_EQ(plain.Next(After(seconds(60)), &a), ReadResult::kOk);
+          ASSERT_EQ(keeps.Next(After(seconds(60)), &b), ReadResult::kOk);
+          ASSERT_EQ(a.keys, b.keys);
+          ASSERT_TRUE(HaveEqualFrames(a, b));
+        }
+      }
+    }
+  }
+}
+
+// A device finds a frame by its number, so each has one once it is kept.
+TEST(KeptFramesReaderTest, FramesThatStayHaveTheirNumbers) {
+  const EpisodeMaker maker = MakePixels();
+  for (const int64_t decode_threads : {0, 2}) {
+    SCOPED_TRACE(decode_threads);
+    RunningService service(StackedTable(maker));
+    Insert(service.shard(), maker, 1, 1, 100);
+    BatchReader reader({.endpoints = {service.endpoint()},
+                        .shape = maker.shape,
+                        .batch_size = 64,
+                        .prefetch = 1,
+                        .decode_threads = decode_threads,
+                        .fills_frames = false,
+                        .kept_frames = {.max_bytes = 1 << 30}});
+    Batch batch;
+    const auto next = [&] {
+      ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+    };
+    const auto give_up = After(seconds(60));
+    while (reader.metrics().kept_frames_bytes < 101 * 300 &&
+           Clock::Real().Now() < give_up) {
+      next();
+    }
+    next();  // perhaps requested before all were kept
+    next();
+    FrameRoom room;
+    for (int64_t i = 0; i < batch.size; ++i) {
+      const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
+      const ItemFrames found = batch.FramesOf(i, room);
+      // the frame of step 0 is the first that came
+      for (int64_t j = 0; j < 3; ++j) {
+        const int64_t of_frame = std::max<int64_t>(0, step - 2 + j);
+        ASSERT_EQ(found.numbers[static_cast<size_t>(j)],
+                  found.numbers[2] - static_cast<uint64_t>(step - of_frame));
+      }
+      ASSERT_GT(found.numbers[0], 0U);
+      ASSERT_EQ(found.next_numbers[2] - found.numbers[2],
+                static_cast<uint64_t>(batch.num_steps[static_cast<size_t>(i)]));
     }
   }
 }
