@@ -1,6 +1,11 @@
 // Measures training steps and policies; one JSON line per case.
 // bench/run/learner compares them with PyTorch.
 //
+// A case learner/... or actor/... is the step alone: its batch lies where its
+// kernels read it. A case update/... is a learner's whole update whose frames
+// are kept (bench/programs/stored_update.h), in turns with the step alone:
+// draw, input, step and priorities.
+//
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--processor_time] [--profile] [--memory]
 //                 [--onnx FILE] [--cuda_autotune FOLDER]
@@ -53,9 +58,11 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/metrics/json_lines.h"
-#include "base/rng.h"
+#include "bench/programs/step_alone.h"
 #include "bench/programs/step_profile.h"
+#include "bench/programs/stored_update.h"
 #include "bench/programs/time_replicas.h"
+#include "bench/programs/time_update.h"
 #include "engine/export/onnx.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/kernels/backend.h"
@@ -93,7 +100,7 @@ constexpr size_t kSlowMinRuns = 1;
 constexpr double kSlowSeconds = 2.0;
 
 struct Case {
-  std::string group;     // "learner" or "actor"
+  std::string group;     // "learner", "actor" or "update"
   std::string name;      // "d4pg-state-256", "nature-4"
   std::string workload;  // the file
   int64_t batch = 0;     // actor only
@@ -101,7 +108,14 @@ struct Case {
   int threads = 1;
 
   std::string PrecisionName() const {
-    return precision == graph::Precision::kBF16 ? "bf16" : "f32";
+    switch (precision) {
+      case graph::Precision::kBF16:
+        return "bf16";
+      case graph::Precision::kTF32:
+        return "tf32";
+      default:
+        return "f32";
+    }
   }
   std::string FullName() const {
     return fmt::format("{}/{}/{}/threads-{}", group, name, PrecisionName(),
@@ -110,6 +124,11 @@ struct Case {
 };
 
 std::vector<Case> AllCases(const Options& options) {
+  std::vector<graph::Precision> precisions = {graph::Precision::kF32,
+                                              graph::Precision::kBF16};
+  if (options.backend == "cuda") {
+    precisions.push_back(graph::Precision::kTF32);
+  }
   std::vector<const char*> learners = {
       "d4pg-state-256",
       "d4pg-nature-128",
@@ -134,14 +153,17 @@ std::vector<Case> AllCases(const Options& options) {
   std::vector<Case> cases;
   for (const int threads : {1, 2}) {
     if (options.threads != 0 && options.threads != threads) continue;
-    for (const char* name : learners) {
-      for (const auto precision :
-           {graph::Precision::kF32, graph::Precision::kBF16}) {
-        cases.push_back({.group = "learner",
+    for (const auto precision : precisions) {
+      const auto add = [&](const char* group, const char* name) {
+        cases.push_back({.group = group,
                          .name = name,
                          .workload = name,
                          .precision = precision,
                          .threads = threads});
+      };
+      for (const char* name : learners) add("learner", name);
+      for (const char* name : {"d4pg-drq-256", "d4pg-swingup-64"}) {
+        add("update", name);
       }
     }
     for (const auto& [kind, workload] :
@@ -175,7 +197,7 @@ probe::d4pg::StepGraphConfig LoadD4pg(const Case& c) {
 }
 
 probe::StepGraph BuildCase(const Case& c) {
-  if (c.group == "learner") {
+  if (c.group != "actor") {
     return probe::FindProbedWorkload(WorkloadOf(c), "case")
         .build(DocumentOf(c.workload), DType::kF32)
         .step;
@@ -188,38 +210,6 @@ probe::StepGraph BuildCase(const Case& c) {
                      *policy.graph, config.agent, config.Spec(DType::kF32),
                      {.num_environments = c.batch, .has_noise = false})}};
   return policy;
-}
-
-// A learner's reads after a step: losses and priorities.
-runtime::PlanSpec SpecOf(const probe::StepGraph& workload) {
-  runtime::PlanSpec spec{.updates = workload.updates};
-  for (const auto* list : {&workload.losses, &workload.outputs}) {
-    for (const probe::NamedOutput& named : *list)
-      spec.outputs.push_back(named.output);
-  }
-  return spec;
-}
-
-// Any batch: bytes, classes below 10, or numbers in (0, 1), which suit every
-// input.
-void FillInputs(runtime::Executor& plan) {
-  RandomStream random(1, "batch");
-  for (const std::string& name : plan.input_names()) {
-    const MutableTensorView view = plan.input(name);
-    if (view.dtype() == DType::kU8) {
-      for (uint8_t& x : view.Span<uint8_t>()) {
-        x = static_cast<uint8_t>(random.UniformInt(256));
-      }
-    } else if (view.dtype() == DType::kI32) {
-      for (int32_t& x : view.Span<int32_t>()) {
-        x = static_cast<int32_t>(random.UniformInt(10));
-      }
-    } else {
-      for (float& x : view.Span<float>()) {
-        x = static_cast<float>(random.Uniform(0.1, 0.9));
-      }
-    }
-  }
 }
 
 int64_t NumParameters(const probe::StepGraph& workload) {
@@ -240,13 +230,13 @@ double Now(bool is_processor_time) {
 }
 
 // Times of single runs in ms, ascending.
-std::vector<double> TimeRuns(runtime::Executor& plan, const Options& options) {
+std::vector<double> TimeRuns(StepAlone& step, const Options& options) {
   const auto now = [&] { return Now(options.is_processor_time); };
   double begin = now();
   const auto elapsed = [&] { return now() - begin; };
   for (int i = 0; i < kWarmUpRuns; ++i) {
     if (i >= kSlowWarmUpRuns && elapsed() > kSlowSeconds) break;
-    plan.Run();
+    step.Run();
   }
   std::vector<double> times;
   begin = now();
@@ -257,7 +247,7 @@ std::vector<double> TimeRuns(runtime::Executor& plan, const Options& options) {
   };
   while (!is_enough()) {
     const double start = now();
-    plan.Run();
+    step.Run();
     times.push_back((now() - start) * 1e3);
   }
   std::ranges::sort(times);
@@ -274,12 +264,11 @@ double ResidentMemory() {
 }
 
 // By how much the resident memory grows from the first to the tenth step.
-metrics::JsonObject MeasureMemory(const std::string& name,
-                                  runtime::Executor& plan) {
+metrics::JsonObject MeasureMemory(const std::string& name, StepAlone& step) {
   constexpr int kSteps = 10;
-  plan.Run();
+  step.Run();
   const double first = ResidentMemory();
-  for (int i = 1; i < kSteps; ++i) plan.Run();
+  for (int i = 1; i < kSteps; ++i) step.Run();
   const double last = ResidentMemory();
   metrics::JsonObject line;
   line.Add("name", name)
@@ -289,41 +278,43 @@ metrics::JsonObject MeasureMemory(const std::string& name,
   return line;
 }
 
-metrics::JsonObject RunCase(const Case& c, const Options& options) {
-  const probe::StepGraph workload = BuildCase(c);
-  const runtime::PlanSpec spec = SpecOf(workload);
-  const auto backend = kernels::MakeBackend(
+std::unique_ptr<kernels::Backend> MakeBackendOf(const Case& c,
+                                                const Options& options) {
+  return kernels::MakeBackend(
       options.backend,
       {.num_threads = c.threads,
        .tuned_plans =
            options.cuda_autotune.empty()
                ? nullptr
                : std::make_shared<kernels::PlanCache>(options.cuda_autotune)});
-  runtime::VariableStore store(*backend, /*seed=*/1);
-  runtime::Executor plan(*workload.graph, spec, store,
-                         {.passes = {.precision = c.precision},
-                          .has_profile = options.has_profile});
-  FillInputs(plan);
+}
+
+metrics::JsonObject RunCase(const Case& c, const Options& options) {
+  const auto backend = MakeBackendOf(c, options);
+  StepAlone step(BuildCase(c), *backend,
+                 {.passes = {.precision = c.precision},
+                  .has_profile = options.has_profile});
   if (!options.onnx.empty()) {
     AtomicWriteFile(
         options.onnx,
-        exporting::ToOnnx(*workload.graph,
-                          {.outputs = {{"output", spec.outputs[0]}},
+        exporting::ToOnnx(*step.step().graph,
+                          {.outputs = {{"output", step.spec().outputs[0]}},
                            .value_of = [&](const std::string& name) {
-                             return store.Get(name);
+                             return step.variables().Get(name);
                            }}));
   }
-  if (options.is_memory) return MeasureMemory(c.FullName(), plan);
-  const std::vector<double> times = TimeRuns(plan, options);
+  if (options.is_memory) return MeasureMemory(c.FullName(), step);
+  const std::vector<double> times = TimeRuns(step, options);
   const std::map<std::string, double> gflop_of_nodes =
-      GigaFlopOfNodes(workload, spec, backend->target());
-  if (options.has_profile) PrintProfile(plan.profile(), gflop_of_nodes);
+      GigaFlopOfNodes(step.step(), step.spec(), backend->target());
+  if (options.has_profile) PrintProfile(step.plan().profile(), gflop_of_nodes);
 
   const double median = times[times.size() / 2];
   double gflop = 0.0;
   for (const auto& [name, of_node] : gflop_of_nodes) gflop += of_node;
-  const auto peak =
-      plan.report().peak_size_bytes() + plan.report().variable_size_bytes;
+  const runtime::PlanReport& report = step.plan().report();
+  const auto peak = report.peak_size_bytes() + report.variable_size_bytes +
+                    report.resident_size_bytes;
   metrics::JsonObject line;
   line.Add("name", c.FullName())
       .Add("value", median)
@@ -333,7 +324,44 @@ metrics::JsonObject RunCase(const Case& c, const Options& options) {
       .Add("gflops", gflop / (median * 1e-3))
       .Add("peak_mb", static_cast<double>(peak) / 1e6)
       .Add("runs", times.size())
-      .Add("parameters", NumParameters(workload))
+      .Add("parameters", NumParameters(step.step()))
+      .Add("backend", backend->device());
+  return line;
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// The step alone and the whole update, in turns.
+metrics::JsonObject RunUpdate(const Case& c, const Options& options) {
+  // first: it starts a process
+  StoredUpdate update(
+      LoadD4pg(c),
+      {.replication = {.backend = options.backend,
+                       .cuda_autotune = {.is_enabled =
+                                             !options.cuda_autotune.empty(),
+                                         .cache = options.cuda_autotune},
+                       .threads = c.threads},
+       .precision = c.precision});
+  const auto backend = MakeBackendOf(c, options);
+  StepAlone step(BuildCase(c), *backend,
+                 {.passes = {.precision = c.precision}});
+  for (int i = 0; i < kWarmUpRuns; ++i) step.Run();
+  const UpdateTimes times = TimeUpdate(step, update, options.seconds);
+  const double median = times.updates[times.updates.size() / 2];
+  const double alone_ms = times.alone[times.alone.size() / 2];
+  metrics::JsonObject line;
+  line.Add("name", c.FullName())
+      .Add("value", median)
+      .Add("unit", "ms")
+      .Add("min_ms", times.updates.front())
+      .Add("alone_ms", alone_ms)
+      .Add("ratio", median / alone_ms)
+      .Add("wait_ms", times.wait_ms)
+      .Add("sent_frames", times.sent_frames)
+      .Add("runs", times.updates.size())
       .Add("backend", backend->device());
   return line;
 }
@@ -367,11 +395,6 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
           .replicas_per_process = options.replicas_per_process},
       runtime::CompileOptions{.passes = {.precision = c.precision},
                               .has_profile = options.has_profile});
-}
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 void RunReplicas(const Case& c, const Options& options) {
@@ -412,8 +435,6 @@ struct Turn {
 // Steps as in a training, one after the other, while the other program rests.
 Turn TakeTurn(ReplicaTimer* timer) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::milliseconds kRest(20);
-  constexpr std::chrono::milliseconds kLength(100);
   std::this_thread::sleep_for(kRest);
   timer->TimeStep();  // wakes this program's threads
   std::vector<double> steps, buckets, calls;
@@ -422,7 +443,7 @@ Turn TakeTurn(ReplicaTimer* timer) {
     steps.push_back(timer->TimeStep());
     buckets.push_back(timer->bucket_ms());
     calls.push_back(timer->call_ms());
-  } while (Clock::now() - begin < kLength);
+  } while (Clock::now() - begin < kTurn);
   return {.step_ms = Median(steps),
           .bucket_ms = Median(buckets),
           .call_ms = Median(calls)};
@@ -523,6 +544,13 @@ int main(int argc, char** argv) try {
       continue;
     }
     if (options.replicas > 0 && c.group != "learner") continue;
+    if (c.group == "update") {
+      // no other use of a case has this one
+      if (options.is_memory || !options.onnx.empty()) continue;
+      fmt::print("{}\n", learner::RunUpdate(c, options).ToString());
+      std::fflush(stdout);
+      continue;
+    }
     if (options.rounds > 0) {
       learner::RunInTurns(c, options);
     } else if (options.replicas > 0) {

@@ -11,6 +11,7 @@
 #include "agents/transition_batch.h"
 #include "base/check.h"
 #include "base/rng.h"
+#include "bench/programs/random_batch.h"
 #include "learner/workloads/agent/agent_step.h"
 #include "learner/workloads/image_steps.h"
 #include "replicator/make_replicator.h"
@@ -43,21 +44,7 @@ class OneBatch : public replicator::InputPipeline {
                   std::span<const MutableTensorView> batch) override {
     if (std::exchange(is_filled_, true)) return NextResult::kOk;
     RandomStream random(1, "batch");
-    for (const MutableTensorView& view : batch) {
-      if (view.dtype() == DType::kU8) {
-        for (uint8_t& x : view.Span<uint8_t>()) {
-          x = static_cast<uint8_t>(random.UniformInt(256));
-        }
-      } else if (view.dtype() == DType::kI32) {
-        for (int32_t& x : view.Span<int32_t>()) {
-          x = static_cast<int32_t>(random.UniformInt(10));
-        }
-      } else {
-        for (float& x : view.Span<float>()) {
-          x = static_cast<float>(random.Uniform(0.1, 0.9));
-        }
-      }
-    }
+    for (const MutableTensorView& view : batch) FillInput(view, random);
     return NextResult::kOk;
   }
 
