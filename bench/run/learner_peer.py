@@ -1,11 +1,15 @@
 """One case of bench_learner in PyTorch, for bench/run/learner.
 
-    learner_peer.py NAME eager|compile|autotune SECONDS [DEVICE]
+    learner_peer.py NAME MODE SECONDS [cpu|cuda]
     learner_peer.py NAME eager|compile memory
 
 Warms up, then prints one JSON line for every line that it reads; or makes ten
-steps and prints the resident memory after the first and after the tenth. DEVICE is
-cpu, or cuda. autotune is torch.compile's max-autotune, with CUDA graphs.
+steps and prints the resident memory after the first and after the tenth. MODE is
+eager, compile (torch.compile) or autotune (its max-autotune). On cuda the whole step
+of these is one CUDA graph, as ours is: forward, backward, fused Adam with its
+state on the device, targets. There are two more modes, launches (eager without a
+graph) and reduce-overhead (torch.compile's own graphs of its parts, the rest
+launched).
 """
 
 import functools
@@ -28,8 +32,14 @@ import torch_d4pg  # noqa: E402
 import torch_resnet50  # noqa: E402
 import torch_sngan  # noqa: E402
 
-# a compiled step of a GPU is compiled again for what its first runs find out
-COMPILED_RUNS = 10
+# of a GPU before its step is recorded: compiled ones are compiled again for what
+# their first runs find out
+WARM_UP_RUNS = 10
+# torch.compile's mode; the graph of max-autotune is ours
+COMPILE_MODES = {"compile": None, "reduce-overhead": "reduce-overhead",
+                 "autotune": "max-autotune-no-cudagraphs"}
+MODES = ("eager", "launches", *COMPILE_MODES)
+WITHOUT_GRAPH = ("launches", "reduce-overhead")
 ACTOR_WORKLOADS = {"nature": "d4pg-nature-128", "drq": "d4pg-drq-256"}
 
 
@@ -91,10 +101,33 @@ def measure_memory(step, steps=10):
     return {"first_mb": first, "tenth_mb": last, "growth_mb": last - first}
 
 
-def on_device(step):
-    """The step until the device is done with it."""
+def recorded(step):
+    """The step, which has warmed up, as one CUDA graph (PyTorch's notes on CUDA
+    semantics, "Whole-network capture")."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+
+    def replay():
+        graph.replay()
+    # the graph does not own the memory of parameters and batch
+    replay.recorded = step
+    return replay
+
+
+def on_device(step, mode):
+    """The step until the device is done with it, as the mode launches it."""
     if DEVICE == "cpu":
         return step
+    # a recording wants what has run on a stream other than the default one
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UP_RUNS):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    if mode not in WITHOUT_GRAPH:
+        step = recorded(step)
 
     def synchronized():
         step()
@@ -104,21 +137,22 @@ def on_device(step):
 
 def main():
     name, mode, seconds = sys.argv[1:4]
-    if mode == "autotune":
-        torch.compile = functools.partial(torch.compile, mode="max-autotune")
+    if mode not in MODES:
+        sys.exit(f"learner_peer: no mode {mode}; allowed: {', '.join(MODES)}")
+    is_compiled = mode in COMPILE_MODES
+    if is_compiled:
+        torch.compile = functools.partial(torch.compile, mode=COMPILE_MODES[mode])
     group, case, precision, threads = name.split("/")
     torch.set_num_threads(int(threads.removeprefix("threads-")))
     torch.manual_seed(1)
-    # otherwise its f32 convolutions use TF32 on GPUs
-    torch.backends.cudnn.allow_tf32 = False
+    # otherwise its f32 convolutions use TF32 on GPUs, and its products never
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     make = learner_step if group == "learner" else actor_step
-    step = on_device(make(case, mode != "eager", precision))
+    step = on_device(make(case, is_compiled, precision), mode)
     if seconds == "memory":
         print(json.dumps(measure_memory(step)))
         return
-    if DEVICE == "cuda" and mode != "eager":
-        for _ in range(COMPILED_RUNS):
-            step()
     peer_timing.answer(step, float(seconds))
 
 

@@ -250,9 +250,9 @@ class Learner:
         if self.config[name]["schedule"] != "constant":
             raise NotImplementedError("learning rate schedules")
         return torch.optim.AdamW(
-            parameters.values(), fused=True,
-            lr=self.config[name]["learning_rate"],
-            weight_decay=self.config[name].get("weight_decay", 0.0))
+            parameters.values(), lr=self.config[name]["learning_rate"],
+            weight_decay=self.config[name].get("weight_decay", 0.0),
+            **torch_environment.adam_options())
 
     def shifted(self, x):
         pixels = self.config["random_shift"]

@@ -62,14 +62,16 @@ class ResNet(nn.Module):
                 channels = blocks[-1].cout
             setattr(self, f"layer{stage + 1}", nn.Sequential(*blocks))
         self.fc = nn.Linear(channels, model["num_classes"])
+        # a CUDA graph copies nothing from the host
+        for name, values in (("mean", MEAN), ("std", STD)):
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float64),
+                                 persistent=False)
 
     def forward(self, image):
         dtype = self.fc.weight.dtype
         # channels last in memory: the permutation moves nothing
         x = image.to(dtype) * (1 / 255)
-        mean, std = (torch.tensor(values, dtype=dtype, device=x.device)
-                     for values in (MEAN, STD))
-        x = (x - mean) / std
+        x = (x - self.mean.to(dtype)) / self.std.to(dtype)
         x = F.relu(self.bn1(self.conv1(x.permute(0, 3, 1, 2))), inplace=True)
         if self.has_pool:
             x = F.max_pool2d(x, 3, 2, 1)

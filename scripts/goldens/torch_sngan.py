@@ -140,7 +140,7 @@ class Learner:
                 for n, p in self.network[name].named_parameters()}
             self.optimizers[name] = torch.optim.Adam(
                 self.parameters[name].values(), lr=o["learning_rate"],
-                betas=(o["beta1"], o["beta2"]), fused=True)
+                betas=(o["beta1"], o["beta2"]), **torch_environment.adam_options())
         self.losses = {"discriminator": self.discriminator_loss,
                        "generator": self.generator_loss}
         if compile:

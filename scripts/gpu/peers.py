@@ -64,17 +64,15 @@ class Peer:
         self.process.wait()
 
 
-def modes_of(case):
-    """PyTorch's modes: eager, compiled and, for small models, autotuned in a CUDA
-    graph."""
-    return ("eager", "compile", "autotune") if "d4pg" in case else ("eager", "compile")
+# each of them one CUDA graph
+MODES = ("eager", "compile")
 
 
 def start(python, cases, logs):
     """Peers by case and mode; none if that Python has no PyTorch with CUDA."""
     if not has_torch(python):
         return {}
-    return {case: {mode: Peer(python, case, mode, logs) for mode in modes_of(case)}
+    return {case: {mode: Peer(python, case, mode, logs) for mode in MODES}
             for case in cases}
 
 
