@@ -22,6 +22,7 @@
 #include "engine/runtime/executor.h"
 #include "tests/learner/workloads/d4pg_replicas.h"
 #include "tests/learner/workloads/image_replicas.h"
+#include "tests/learner/workloads/resident_training.h"
 #include "tests/support/device_requirement.h"
 #include "tests/support/log_lines.h"
 
@@ -118,6 +119,18 @@ TEST(GpuTest, GraphsGiveTheBitsOfSingleLaunches) {
       config.read_ahead = false;
       EXPECT_EQ(TrainD4pg(c, config).last, graphs.last);
     }
+  }
+}
+
+// Frames that lie in the device's memory, with graphs and batches that are
+// taken while a step computes.
+TEST(GpuTest, ATableOfFramesChangesNoBit) {
+  if (CountDevices() == 0) {
+    REPLICANT_SKIP_WITHOUT("cuda", "this machine has no CUDA device");
+  }
+  for (const auto& [name, c] : StoredCases()) {
+    SCOPED_TRACE(name);
+    CheckResidentIsTheSame(c, NumDraws(12), OnDevices(1, {0}));
   }
 }
 
