@@ -16,19 +16,23 @@ namespace replicant::programs {
 namespace {
 
 struct PlanOptions {
-  std::string device = "cuda";
+  std::string device = "h100";
   bool lists_all = false;
 };
 
 int Print(const Invocation& invocation, const PlanOptions& options) {
-  if (options.device != "cuda") {
-    throw ConfigError(fmt::format("--device {}: want cuda", options.device));
+  const DeviceRates* device = nullptr;
+  if (options.device == "h100" || options.device == "cuda") device = &kH100;
+  if (options.device == "h200") device = &kH200;
+  if (device == nullptr) {
+    throw ConfigError(
+        fmt::format("--device {}: want h100 or h200", options.device));
   }
   const learner::LearnerConfig& learner = invocation.config().learner;
   fmt::print("{}: one of {} replicas, batch {} of all\n", learner.workload,
              learner.replication.replicas, learner.batch_size);
   for (const replicator::StepPlan& plan : PlansOf(invocation)) {
-    fmt::print("\n{}", PlanText(plan, options.lists_all));
+    fmt::print("\n{}", PlanText(plan, options.lists_all, *device));
   }
   return 0;
 }
@@ -65,8 +69,9 @@ Program PlanProgram() {
               "time.",
           .add_options =
               [options](config::CommandLine& command_line) {
-                command_line.AddOption("--device", &options->device,
-                                       "device to plan for: cuda, an H100");
+                command_line.AddOption(
+                    "--device", &options->device,
+                    "device to plan for: h100 or h200, in SXM's form");
                 command_line.AddFlag("--kernels", &options->lists_all,
                                      "print every kernel, in the order of "
                                      "launches");

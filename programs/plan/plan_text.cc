@@ -14,24 +14,18 @@ using kernels::LaunchDescription;
 using Kind = kernels::LaunchDescription::Kind;
 using Unit = kernels::LaunchDescription::Unit;
 
-// H100 SXM5, dense: NVIDIA H100 Tensor Core GPU Architecture, table 2.
-constexpr double kBytesPerSecond = 3.35e12;
-constexpr double kBf16FlopsPerSecond = 989.4e12;
-constexpr double kTf32FlopsPerSecond = 494.7e12;
-constexpr double kF32FlopsPerSecond = 66.9e12;
-
 constexpr size_t kNumSlowest = 10;
 
-double PeakOf(Unit unit) {
+double PeakOf(Unit unit, const DeviceRates& device) {
   switch (unit) {
     case Unit::kBF16:
-      return kBf16FlopsPerSecond;
+      return device.bf16_flops_per_s;
     case Unit::kTF32:
-      return kTf32FlopsPerSecond;
+      return device.tf32_flops_per_s;
     case Unit::kF32:
       break;
   }
-  return kF32FlopsPerSecond;
+  return device.f32_flops_per_s;
 }
 
 double BytesOf(const runtime::PlannedKernel& kernel) {
@@ -42,15 +36,17 @@ double BytesOf(const runtime::PlannedKernel& kernel) {
          2.0 * static_cast<double>(d.scratch_bytes);
 }
 
-double SecondsOf(const runtime::PlannedKernel& kernel) {
+double SecondsOf(const runtime::PlannedKernel& kernel,
+                 const DeviceRates& device) {
   double seconds = 0.0;
   for (const LaunchDescription& launch : kernel.description.launches) {
-    seconds += launch.flops / PeakOf(launch.unit);
+    seconds += launch.flops / PeakOf(launch.unit, device);
   }
-  return std::max(seconds, BytesOf(kernel) / kBytesPerSecond);
+  return std::max(seconds, BytesOf(kernel) / device.bytes_per_s);
 }
 
-std::string KernelText(const runtime::PlannedKernel& kernel) {
+std::string KernelText(const runtime::PlannedKernel& kernel,
+                       const DeviceRates& device) {
   std::string launches;
   double flops = 0.0;
   for (const LaunchDescription& launch : kernel.description.launches) {
@@ -58,17 +54,18 @@ std::string KernelText(const runtime::PlannedKernel& kernel) {
     flops += launch.flops;
   }
   return fmt::format("  {:9.2f} us {:9.2f} MB {:9.3f} GFLOP  {} '{}': {}\n",
-                     1e6 * SecondsOf(kernel), 1e-6 * BytesOf(kernel),
+                     1e6 * SecondsOf(kernel, device), 1e-6 * BytesOf(kernel),
                      1e-9 * flops, kernel.op, kernel.name, launches);
 }
 
 }  // namespace
 
-PlanTotals TotalsOf(const runtime::PlanReport& report) {
+PlanTotals TotalsOf(const runtime::PlanReport& report,
+                    const DeviceRates& device) {
   PlanTotals totals;
   for (const runtime::PlannedKernel& kernel : report.kernels) {
     totals.bytes += BytesOf(kernel);
-    totals.seconds += SecondsOf(kernel);
+    totals.seconds += SecondsOf(kernel, device);
     for (const LaunchDescription& launch : kernel.description.launches) {
       switch (launch.kind) {
         case Kind::kLibrary:
@@ -91,9 +88,10 @@ PlanTotals TotalsOf(const runtime::PlanReport& report) {
   return totals;
 }
 
-std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
+std::string PlanText(const replicator::StepPlan& plan, bool lists_all,
+                     const DeviceRates& device) {
   const runtime::PlanReport& report = plan.report;
-  const PlanTotals totals = TotalsOf(report);
+  const PlanTotals totals = TotalsOf(report, device);
   const auto least = static_cast<double>(report.least_bytes);
   const std::string resident =
       report.resident_size_bytes == 0
@@ -108,7 +106,7 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
       "FLOPs     {:.2f} G in library calls, {:.3f} G in generated kernels\n"
       "memory    {:.1f} MB: tensors {:.1f}, scratch {:.1f}, constants {:.1f}, "
       "inputs and outputs {:.1f}; variables {:.1f} MB{}\n"
-      "time      {:.3f} ms at least on an H100; {:.3f} ms for the least "
+      "time      {:.3f} ms at least on an {}; {:.3f} ms for the least "
       "bytes\n",
       plan.name, totals.num_launches(), totals.num_library_calls,
       totals.num_own_kernels, totals.num_generated, totals.num_copies,
@@ -120,7 +118,7 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
       1e-6 * static_cast<double>(report.constant_size_bytes),
       1e-6 * static_cast<double>(report.boundary_size_bytes),
       1e-6 * static_cast<double>(report.variable_size_bytes), resident,
-      1e3 * totals.seconds, 1e3 * least / kBytesPerSecond);
+      1e3 * totals.seconds, device.name, 1e3 * least / device.bytes_per_s);
   text += "largest tensors\n";
   for (const runtime::PlannedTensor& tensor : report.largest_tensors) {
     text += fmt::format("  {:9.2f} MB  {} {}\n",
@@ -132,13 +130,15 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all) {
     text += "kernels, in the order of launches\n";
   } else {
     text += "slowest kernels\n";
-    std::ranges::stable_sort(kernels, std::ranges::greater(), &SecondsOf);
+    std::ranges::stable_sort(
+        kernels, std::ranges::greater(),
+        [&](const auto& kernel) { return SecondsOf(kernel, device); });
     if (kernels.size() > kNumSlowest) {
       kernels.erase(kernels.begin() + kNumSlowest, kernels.end());
     }
   }
   for (const runtime::PlannedKernel& kernel : kernels) {
-    text += KernelText(kernel);
+    text += KernelText(kernel, device);
   }
   return text;
 }

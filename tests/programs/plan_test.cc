@@ -74,6 +74,35 @@ TEST(PlanTest, ThePageSaysWhatAStepTakes) {
               HasSubstr("AdamUpdate 'AdamUpdate': adam_update"));
 }
 
+// An H200 differs in its memory.
+TEST(PlanTest, AFasterMemoryShortensWhatMovesBytes) {
+  const auto plans = PlansOfFile("cartpole_swingup_pixels.yaml", "bf16");
+  const double h100 = TotalsOf(plans[0].report).seconds;
+  const double h200 = TotalsOf(plans[0].report, kH200).seconds;
+  EXPECT_LT(h200, h100);
+  EXPECT_GE(h200, 0.999 * h100 * 3.35 / 4.8);
+  EXPECT_THAT(PlanText(plans[0], /*lists_all=*/false, kH200),
+              HasSubstr("ms at least on an H200"));
+}
+
+// Frames on the device cost their gather: no more than a twentieth of the step
+// whose pixels are there already.
+TEST(PlanTest, FramesOnTheDeviceCostLittle) {
+  const auto seconds = [](const std::string& max_bytes) {
+    const auto plans = PlansOfFile(
+        "walker_walk_pixels.yaml", "bf16", {},
+        {"task.pixels={enabled: true, height: 84, width: 84, frame_stack: 3}",
+         "agent.networks.encoder={kind: drq}", "agent.random_shift=0",
+         "learner.batch_size=256",
+         "learner.frame_store.max_bytes=" + max_bytes});
+    return TotalsOf(plans[0].report).seconds;
+  };
+  const double alone = seconds("0");
+  const double resident = seconds("2e9");
+  EXPECT_GT(resident, alone);
+  EXPECT_LT(resident, 1.05 * alone);
+}
+
 // f32 is multiplied by slower units than bf16.
 TEST(PlanTest, TimesDependOnThePrecision) {
   const auto seconds = [](const char* precision) {

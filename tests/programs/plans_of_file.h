@@ -8,14 +8,15 @@
 
 namespace replicant::programs {
 
-// The plans of a file of configs/ in a precision; on the described H100, unless
-// a factory of backends is given.
+// The plans of a file of configs/ in a precision, with further settings; on the
+// described H100, unless a factory of backends is given.
 inline std::vector<replicator::StepPlan> PlansOfFile(
     const std::string& file, const std::string& precision,
-    const kernels::BackendFactory& make_backend = {}) {
+    const kernels::BackendFactory& make_backend = {},
+    std::vector<std::string> settings = {}) {
+  settings.push_back("learner.precision=" + precision);
   config::Document document = config::Document::FromFile(
-      std::filesystem::path(REPLICANT_SOURCE_DIR) / "configs" / file,
-      {"learner.precision=" + precision});
+      std::filesystem::path(REPLICANT_SOURCE_DIR) / "configs" / file, settings);
   const Registry registry = Registry::BuiltIn();
   const config::Loaded<RunConfig> loaded =
       LoadRunConfig(std::move(document), registry);
