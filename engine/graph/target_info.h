@@ -54,6 +54,14 @@ class TargetInfo {
     return false;
   }
 
+  // Whether `norm` may take the forms that save passes over memory
+  // (engine/graph/ops/norm.h, pass fuse_norms). `norm` is a BatchNorm or a
+  // BatchNormGradient.
+  virtual bool CanFuseBatchNorm(const Graph& /*graph*/,
+                                const Node& /*norm*/) const {
+    return false;
+  }
+
   // Computes a node with constant inputs during compilation. Returns false,
   // with nothing written, if the target cannot.
   virtual bool Evaluate(const Graph& /*graph*/, const Node& /*node*/,

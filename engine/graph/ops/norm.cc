@@ -8,6 +8,7 @@
 
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/matmul.h"
+#include "engine/graph/ops/pool.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
 
@@ -78,7 +79,20 @@ std::vector<TensorType> InferBatchNorm(const InferContext& context) {
   CheckNotEmpty(context);
   const TensorType statistics{context.dtype(1),
                               LastDimension(context.shape(0))};
-  return {context.inputs[0], statistics, statistics};
+  std::vector<TensorType> outputs = {context.inputs[0], statistics, statistics};
+  if (context.attributes.Has("mask")) {
+    outputs.push_back(
+        {DType::kU8,
+         Shape({static_cast<int64_t>(context.inputs[0].SizeBytes() / 16)})});
+  }
+  if (context.attributes.Has("pool_window")) {
+    outputs[0].shape = PooledShape(
+        outputs[0].shape, {.window = context.attributes.Int("pool_window"),
+                           .stride = context.attributes.Int("pool_stride"),
+                           .padding = context.attributes.Int("pool_padding")});
+    outputs.push_back({DType::kU8, outputs[0].shape});
+  }
+  return outputs;
 }
 
 TensorType MomentsOf(const Shape& x, DType dtype) {
@@ -92,6 +106,13 @@ std::vector<TensorType> InferBatchMoments(const InferContext& context) {
   }
   CheckNotEmpty(context);
   return {MomentsOf(context.shape(0), context.ResultDType())};
+}
+
+std::vector<TensorType> InferBatchStatistics(const InferContext& context) {
+  const TensorType statistics{
+      context.dtype(0) == DType::kBF16 ? DType::kF32 : context.dtype(0),
+      LastDimension(context.shape(0))};
+  return {statistics, statistics};
 }
 
 std::vector<TensorType> InferCombineMoments(const InferContext& context) {
@@ -122,12 +143,19 @@ std::vector<TensorType> InferLayerNormGradient(const InferContext& context) {
   return {context.inputs[1], context.inputs[2], context.inputs[2]};
 }
 
-// inputs: dy, x, gamma, beta, mean, variance, and y if there are a residual and
-// a relu; outputs: dx, dgamma, dbeta, and the residual's gradient if there is y
+// inputs: dy, x, gamma, beta, mean, variance, and y or its mask if there are a
+// residual and a relu, with the attribute "second_dy" the other part of the
+// gradient, and with "residual_epsilon" x, gamma, mean and variance of the
+// residual's norm; outputs: dx, dgamma, dbeta, the residual's gradient if there
+// is y or its mask, and dx, dgamma, dbeta of the residual's norm
 std::vector<TensorType> InferBatchNormGradient(const InferContext& context) {
   std::vector<TensorType> outputs = {context.inputs[1], context.inputs[2],
                                      context.inputs[2]};
-  if (context.num_inputs() == 7) outputs.push_back(context.inputs[1]);
+  if (context.num_inputs() > 6) outputs.push_back(context.inputs[1]);
+  if (context.attributes.Has("residual_epsilon")) {
+    const TensorType& gamma = context.inputs[context.inputs.size() - 3];
+    outputs.insert(outputs.end(), {context.inputs[1], gamma, gamma});
+  }
   return outputs;
 }
 
@@ -311,6 +339,21 @@ BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
                                 site);
   return {
       .y = y, .mean = Graph::OutputOf(y, 1), .variance = Graph::OutputOf(y, 2)};
+}
+
+BatchNormGradientInputs::BatchNormGradientInputs(const Node& gradient) {
+  auto end = static_cast<int>(gradient.inputs.size());
+  if (gradient.attributes.Has("residual_epsilon")) residual = end -= 4;
+  if (gradient.attributes.Has("second_dy")) second_dy = --end;
+  if (end > 6) (gradient.attributes.Has("mask") ? mask : y) = 6;
+}
+
+const OpDef& BatchStatisticsOp() {
+  static const OpDef op{
+      .name = "BatchStatistics",
+      .infer = &InferBatchStatistics,
+      .no_gradient_reason = "passes add it behind all gradients"};
+  return op;
 }
 
 Output BatchNormInference(Output x, Output gamma, Output beta, Output mean,

@@ -47,10 +47,43 @@ struct BatchNormOutputs {
 //   gamma, beta  [C], or [B, C] for x [B, ..., C]: one row per example
 //                (conditional batch norm, arXiv:1610.07629, section 2.2)
 // The gradient flows through y only: mean and variance are for the moving
-// statistics. Passes may add the attribute "activation" to y.
+// statistics. Passes may add the attribute "activation" to y, and the forms of
+// passes/fuse_norms.cc, which store less and round as if they did not:
+//
+//   mask              output 3 is the mask of the relu, u8 [bytes of y / 16]:
+//                     bit i of a byte tells whether element i of the 16 bytes
+//                     of y in its place is positive. Rows of C elements take
+//                     multiples of 16 bytes.
+//   residual_epsilon  The residual is the batch norm of input 3, with gamma,
+//                     beta, mean and variance, [C], as inputs 4 to 7.
+//   pool_window, pool_stride, pool_padding
+//                     Output 0 is MaxPool2d of y. Output 3, u8 of its shape, is
+//                     the place of each maximum in its window (pool.h).
 BatchNormOutputs BatchNorm(Output x, Output gamma, Output beta,
                            const BatchNormOptions& options = {},
                            CallSite site = CallSite::Here());
+
+// Numbers of the inputs that a BatchNormGradient may have behind its first six:
+// dy, x, gamma, beta, mean, variance. -1: it has none.
+struct BatchNormGradientInputs {
+  BatchNormGradientInputs() = default;
+  explicit BatchNormGradientInputs(const Node& gradient);
+
+  // For a relu behind a residual: as x, or the mask of BatchNorm in its place.
+  int y = -1;
+  int mask = -1;
+  // As dy: the gradient of y is the sum of both, rounded to their dtype.
+  int second_dy = -1;
+  // The first of x, gamma, mean and variance of the residual's norm, with the
+  // attribute "residual_epsilon". Outputs 4 to 6 are then that norm's dx,
+  // dgamma and dbeta.
+  int residual = -1;
+};
+
+// Mean and biased variance over all dimensions but the last: x [..., C] -> two
+// outputs [C], of f32 for bf16. Passes put it in the place of a BatchNorm whose
+// y other nodes compute.
+const OpDef& BatchStatisticsOp();
 
 // BatchNorm with given statistics, as elementwise ops; differentiable in all
 // arguments.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/reduce.h"
 #include "engine/graph/ops/shape_ops.h"
@@ -30,18 +32,20 @@ std::vector<TensorType> InferPool(const InferContext& context) {
         window, stride, padding));
   }
   const Shape& x = context.shape(0);
-  const int64_t room_h = x[1] + 2 * padding - window;
-  const int64_t room_w = x[2] + 2 * padding - window;
-  if (room_h < 0 || room_w < 0) {
+  if (std::min(x[1], x[2]) + 2 * padding < window) {
     context.Fail(fmt::format("a window of {} does not fit {} with padding {}",
                              window, context.inputs[0].ToString(), padding));
   }
   return {{context.dtype(0),
-           Shape({x[0], room_h / stride + 1, room_w / stride + 1, x[3]})}};
+           PooledShape(
+               x, {.window = window, .stride = stride, .padding = padding})}};
 }
 
-// inputs: x, dy
+// inputs: x or places, dy
 std::vector<TensorType> InferPoolGradient(const InferContext& context) {
+  if (context.attributes.Has("image")) {
+    return {{context.dtype(1), Shape(context.attributes.Ints("image"))}};
+  }
   return {context.inputs[0]};
 }
 
@@ -92,6 +96,13 @@ Output AddPool(const OpDef& op, const Output& x, const PoolOptions& options,
 }
 
 }  // namespace
+
+Shape PooledShape(const Shape& image, const PoolOptions& options) {
+  const auto size = [&](int64_t length) {
+    return (length + 2 * options.padding - options.window) / options.stride + 1;
+  };
+  return Shape({image[0], size(image[1]), size(image[2]), image[3]});
+}
 
 Output MaxPool2d(Output x, const PoolOptions& options, CallSite site) {
   static const OpDef op{

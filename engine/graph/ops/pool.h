@@ -18,6 +18,9 @@ struct PoolOptions {
 //
 // Returns [B, H', W', C], H' = (H + 2 padding - window) / stride + 1. The
 // gradient goes to the first of equal maxima in row-major order, as in PyTorch.
+// Passes may give the gradient, MaxPool2dGradient, places in windows as input 0
+// in the place of x, u8, and the attribute "image", x's shape: place i * window
+// + j is that of row i and column j of a window.
 Output MaxPool2d(Output x, const PoolOptions& options = {},
                  CallSite site = CallSite::Here());
 // The mean over the elements of the window that lie inside the image.
@@ -29,5 +32,11 @@ Output GlobalAveragePool(Output x, CallSite site = CallSite::Here());
 // unless scale >= 1.
 Output UpsampleNearest2d(Output x, int64_t scale,
                          CallSite site = CallSite::Here());
+
+// The largest window whose places fit in a byte.
+inline constexpr int64_t kMaxBytePlaceWindow = 16;
+
+// The result of a pool of images [B, H, W, C].
+Shape PooledShape(const Shape& image, const PoolOptions& options);
 
 }  // namespace replicant::graph

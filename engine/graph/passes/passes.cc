@@ -73,6 +73,7 @@ const std::vector<Pass>& AllPasses() {
        &FuseEpilogues},
       {"fuse_pixels",
        "conversion of bytes into the convolution that reads them", &FusePixels},
+      {"fuse_norms", "passes over memory around batch norms", &FuseNorms},
       {"fuse_elementwise", "chains of elementwise ops into one program",
        &FuseElementwise},
       {"prune", "drop nodes that nothing needs any more", &Prune}};

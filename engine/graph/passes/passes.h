@@ -39,6 +39,9 @@ struct Pass {
 //                     norms
 //   fuse_pixels       NormalizePixels and RandomShift into Conv2d and its
 //                     weight gradient
+//   fuse_norms        a residual's norm and a max pool into BatchNorm; a sum of
+//                     gradients, the residual's and a mask of bits into its
+//                     gradient
 //   fuse_elementwise  chains of elementwise ops into one program
 //   prune             drop nodes that nothing needs any more
 const std::vector<Pass>& AllPasses();

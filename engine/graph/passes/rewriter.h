@@ -80,6 +80,7 @@ Program EliminateCommonSubexpressions(const Program& program,
                                       const TargetInfo& target);
 Program FuseEpilogues(const Program& program, const TargetInfo& target);
 Program FusePixels(const Program& program, const TargetInfo& target);
+Program FuseNorms(const Program& program, const TargetInfo& target);
 Program FuseElementwise(const Program& program, const TargetInfo& target);
 Program Prune(const Program& program, const TargetInfo& target);
 

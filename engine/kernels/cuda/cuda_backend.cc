@@ -78,6 +78,10 @@ class CudaTarget : public graph::TargetInfo {
            activation.instructions.size() == 1 &&
            activation.instructions[0].op == graph::ScalarOp::kRelu;
   }
+  bool CanFuseBatchNorm(const graph::Graph& /*graph*/,
+                        const graph::Node& /*norm*/) const override {
+    return true;
+  }
 
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,

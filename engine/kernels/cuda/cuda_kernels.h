@@ -67,12 +67,11 @@ void DispatchFloat(DType dtype, DType vector, const Function& function) {
 // Calls function.operator()<kLanes>() with the longest packs of T that divide
 // rows of so many columns.
 template <typename T, typename Function>
-void DispatchLanes(int64_t columns, const Function& function) {
+auto DispatchLanes(int64_t columns, const Function& function) {
   if (columns % kMaxLanes<T> == 0) {
-    function.template operator()<kMaxLanes<T>>();
-  } else {
-    function.template operator()<1>();
+    return function.template operator()<kMaxLanes<T>>();
   }
+  return function.template operator()<1>();
 }
 
 // Calls function.operator()<Word>() with the unsigned integer of an element's

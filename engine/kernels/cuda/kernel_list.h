@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/kernels/cuda/bodies/batch_norm.h"
+#include "engine/kernels/cuda/bodies/batch_norm_gradient.h"
 #include "engine/kernels/cuda/bodies/collective.h"
 #include "engine/kernels/cuda/bodies/indexing.h"
 #include "engine/kernels/cuda/bodies/linalg.h"
@@ -58,8 +59,14 @@
   ELEMENTS(upsample_32, Upsample<uint32_t>)                                    \
   REPLICANT_PACKED(ELEMENTS, max_pool_f32, MaxPool, float)                     \
   REPLICANT_PACKED(ELEMENTS, max_pool_bf16, MaxPool, BFloat16)                 \
-  REPLICANT_PACKED(ELEMENTS, max_pool_dx_f32, MaxPoolGradient, float)          \
-  REPLICANT_PACKED(ELEMENTS, max_pool_dx_bf16, MaxPoolGradient, BFloat16)      \
+  REPLICANT_PACKED(ELEMENTS, max_pool_dx_f32, MaxPoolGradient, float,          \
+                   uint16_t)                                                   \
+  REPLICANT_PACKED(ELEMENTS, max_pool_dx_bf16, MaxPoolGradient, BFloat16,      \
+                   uint16_t)                                                   \
+  REPLICANT_PACKED(ELEMENTS, max_pool_bytes_dx_f32, MaxPoolGradient, float,    \
+                   uint8_t)                                                    \
+  REPLICANT_PACKED(ELEMENTS, max_pool_bytes_dx_bf16, MaxPoolGradient,          \
+                   BFloat16, uint8_t)                                          \
   ELEMENTS(average_pool_f32, AveragePool<float>)                               \
   ELEMENTS(average_pool_bf16, AveragePool<BFloat16>)                           \
   ELEMENTS(average_pool_dx_f32, AveragePoolGradient<float>)                    \
@@ -86,12 +93,41 @@
                    BFloat16)                                                   \
   REPLICANT_PACKED(ELEMENTS, batch_norm_sums_bf16_f32, BatchNormSums,          \
                    BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_masked_sums_f32, BatchNormMaskedSums,  \
+                   float, float)                                               \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_masked_sums_bf16, BatchNormMaskedSums, \
+                   BFloat16, BFloat16)                                         \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_masked_sums_bf16_f32,                  \
+                   BatchNormMaskedSums, BFloat16, float)                       \
   REPLICANT_PACKED(ELEMENTS, batch_norm_dx_f32, BatchNormInputGradient, float, \
                    float)                                                      \
   REPLICANT_PACKED(ELEMENTS, batch_norm_dx_bf16, BatchNormInputGradient,       \
                    BFloat16, BFloat16)                                         \
   REPLICANT_PACKED(ELEMENTS, batch_norm_dx_bf16_f32, BatchNormInputGradient,   \
                    BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_max_pool_f32, BatchNormMaxPool, float, \
+                   float)                                                      \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_max_pool_bf16, BatchNormMaxPool,       \
+                   BFloat16, BFloat16)                                         \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_max_pool_bf16_f32, BatchNormMaxPool,   \
+                   BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_f32, BatchNormPair, float, float) \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_bf16, BatchNormPair, BFloat16,    \
+                   BFloat16)                                                   \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_bf16_f32, BatchNormPair,          \
+                   BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_sums_f32, BatchNormPairSums,      \
+                   float, float)                                               \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_sums_bf16, BatchNormPairSums,     \
+                   BFloat16, BFloat16)                                         \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_sums_bf16_f32, BatchNormPairSums, \
+                   BFloat16, float)                                            \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_dx_f32,                           \
+                   BatchNormPairInputGradient, float, float)                   \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_dx_bf16,                          \
+                   BatchNormPairInputGradient, BFloat16, BFloat16)             \
+  REPLICANT_PACKED(ELEMENTS, batch_norm_pair_dx_bf16_f32,                      \
+                   BatchNormPairInputGradient, BFloat16, float)                \
   ROWS(reduce_row_f32, ReduceRow<float, float>)                                \
   ROWS(reduce_row_bf16, ReduceRow<BFloat16, BFloat16>)                         \
   ROWS(reduce_row_bf16_f32, ReduceRow<BFloat16, float>)                        \

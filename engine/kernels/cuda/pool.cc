@@ -50,25 +50,44 @@ void MakeMaxPool(KernelBuilder& builder) {
   });
 }
 
-// inputs: x, dy
+// Adds dx from places that `places` finds.
+template <typename T, typename Place, typename FindPlaces>
+void AddMaxPoolGradient(KernelBuilder& builder, const PoolShape& shape,
+                        const FindPlaces& places) {
+  DispatchLanes<T>(shape.c, [&]<int kLanes>() {
+    using Body = MaxPoolGradient<T, Place, kLanes>;
+    builder.Launch(Body{.s = shape},
+                   builder.output().shape.num_elements() / kLanes,
+                   [places](Body& b, const KernelBindings& bindings) {
+                     b.places = places(bindings);
+                     b.dy = In<T>(bindings, 1);
+                     b.dx = Out<T>(bindings);
+                   });
+  });
+}
+
+// inputs: x or, with the attribute "image", places; dy
 void MakeMaxPoolGradient(KernelBuilder& builder) {
   const graph::TensorType& dy = builder.input(1);
   const PoolShape shape = ShapeOf(builder, builder.output().shape, dy.shape);
   const int64_t num_windows = dy.shape.num_elements();
   DispatchFloat(dy.dtype, [&]<typename T>() {
+    if (builder.attributes().Has("image")) {
+      AddMaxPoolGradient<T, uint8_t>(builder, shape,
+                                     [](const KernelBindings& bindings) {
+                                       return In<uint8_t>(bindings, 0);
+                                     });
+      return;
+    }
+    const size_t places =
+        builder.AddScratch(static_cast<size_t>(num_windows) * sizeof(uint16_t));
     DispatchLanes<T>(shape.c, [&]<int kLanes>() {
-      const size_t places = builder.AddScratch(
-          static_cast<size_t>(num_windows) * sizeof(uint16_t));
       AddMaxPool<T, kLanes>(builder, shape, num_windows, places);
-      using Body = MaxPoolGradient<T, kLanes>;
-      builder.Launch(Body{.s = shape},
-                     builder.output().shape.num_elements() / kLanes,
-                     [places](Body& b, const KernelBindings& bindings) {
-                       b.places = Scratch<uint16_t>(bindings, places);
-                       b.dy = In<T>(bindings, 1);
-                       b.dx = Out<T>(bindings);
-                     });
     });
+    AddMaxPoolGradient<T, uint16_t>(
+        builder, shape, [places](const KernelBindings& bindings) {
+          return Scratch<uint16_t>(bindings, places);
+        });
   });
 }
 

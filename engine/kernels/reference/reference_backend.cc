@@ -62,6 +62,11 @@ class ReferenceTarget : public graph::TargetInfo {
     return true;
   }
 
+  bool CanFuseBatchNorm(const graph::Graph& /*graph*/,
+                        const graph::Node& /*norm*/) const override {
+    return true;
+  }
+
   bool Evaluate(const graph::Graph& graph, const graph::Node& node,
                 std::span<const TensorView> inputs,
                 std::span<const MutableTensorView> outputs) const override {

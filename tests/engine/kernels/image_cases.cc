@@ -223,6 +223,35 @@ struct BatchNormInputs {
   graph::BatchNormOptions options;
 };
 
+// The ends of two residual blocks. The residual of the first is another norm's
+// result; its own result goes to the second one's norm, by an op that changes
+// nothing, and to its residual.
+Outputs TwoBlocks(CaseBuilder& b, const Shape& x) {
+  const BatchNormForm form{"", false, true, false};
+  const BatchNormForm plain{"", false, false, false};
+  const BatchNormInputs shortcut(b, x, plain);
+  BatchNormInputs first(b, x, form);
+  const auto norm = graph::BatchNorm(shortcut.x, shortcut.gamma, shortcut.beta,
+                                     {.epsilon = 0.1});
+  first.options.residual = norm.y;
+  const Output y =
+      graph::BatchNorm(first.x, first.gamma, first.beta, first.options).y;
+  const Output copy = graph::AveragePool2d(y, {.window = 1, .stride = 1});
+  const Shape channels({x[3]});
+  return {graph::BatchNorm(copy, b.Normal(channels), b.Normal(channels),
+                           {.has_relu = true, .residual = y})
+              .y,
+          norm.mean, norm.variance};
+}
+
+// The start of a ResNet. The pool's windows overlap.
+Outputs NormAndPool(CaseBuilder& b, const Shape& x) {
+  const BatchNormInputs in(b, x, {"", false, true, false});
+  const auto norm = graph::BatchNorm(in.x, in.gamma, in.beta, in.options);
+  return {graph::MaxPool2d(norm.y, {.window = 3, .stride = 2, .padding = 1}),
+          norm.mean, norm.variance};
+}
+
 // Blocks of rows that are cut by examples and by threads.
 void AddBatchNorms(Cases& cases) {
   for (const Shape& x : {Shape({3, 5, 7, 19}), Shape({5, 40, 40, 16})}) {
@@ -257,6 +286,11 @@ void AddBatchNorms(Cases& cases) {
            },
            length});
     }
+    cases.push_back({"BatchNormMaxPool_" + x.ToString(),
+                     [x](CaseBuilder& b) { return NormAndPool(b, x); },
+                     length});
+    cases.push_back({"BatchNormTwoBlocks_" + x.ToString(),
+                     [x](CaseBuilder& b) { return TwoBlocks(b, x); }, length});
   }
   cases.push_back({"SpectralNorm",
                    [](CaseBuilder& b) {

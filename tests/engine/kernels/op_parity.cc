@@ -163,4 +163,15 @@ void ExpectSameBits(const OpCase& op_case, Backend& backend) {
             RunCase(op_case, DType::kF32, backend).values);
 }
 
+void ExpectPassChangesNoBit(const OpCase& op_case, const std::string& pass,
+                            Backend& backend) {
+  for (const graph::Precision precision :
+       {graph::Precision::kF32, graph::Precision::kBF16}) {
+    SCOPED_TRACE(precision == graph::Precision::kF32 ? "f32" : "bf16");
+    EXPECT_EQ(RunCase(op_case, {.precision = precision}, backend).values,
+              RunCase(op_case, {.off = {pass}, .precision = precision}, backend)
+                  .values);
+  }
+}
+
 }  // namespace replicant::testing

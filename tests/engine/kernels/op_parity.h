@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/tensor/tensor_view.h"
@@ -45,5 +46,8 @@ void ExpectMatchesReferenceInBF16(const OpCase& op_case,
                                   kernels::Backend& backend);
 // Two runs give the same bits.
 void ExpectSameBits(const OpCase& op_case, kernels::Backend& backend);
+// Runs with a pass and without it give the same bits in f32, and in bf16.
+void ExpectPassChangesNoBit(const OpCase& op_case, const std::string& pass,
+                            kernels::Backend& backend);
 
 }  // namespace replicant::testing

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/kernels/cuda/bodies/device.h"
+#include "engine/kernels/cuda/bodies/pool.h"
 
 // Batch norm (graph/ops/norm.h) over images as rows of channels, [rows, C]. A
 // thread takes kLanes neighbouring channels of a part of the rows, and loads a
@@ -44,14 +45,23 @@ struct NormRows {
 // Up to kRows rows of a slice.
 template <typename T, int kLanes, int kRows>
 struct NormBlock {
+  NormBlock() = default;
   REPLICANT_DEVICE NormBlock(const T* data, int64_t row, int count,
                              int64_t channels, int64_t channel) {
-    if (data == nullptr) return;
+    Read(data, row, count, channels, channel);
+  }
+  REPLICANT_DEVICE void Read(const T* data, int64_t row, int count,
+                             int64_t channels, int64_t channel) {
     REPLICANT_UNROLL
     for (int k = 0; k < kRows; ++k) {
       if (k >= count) break;
       rows[k] = Pack<T, kLanes>::At(data, (row + k) * channels + channel);
     }
+  }
+  // Nothing for null.
+  REPLICANT_DEVICE void ReadIfAny(const T* data, int64_t row, int count,
+                                  int64_t channels, int64_t channel) {
+    if (data != nullptr) Read(data, row, count, channels, channel);
   }
 
   Pack<T, kLanes> rows[kRows];
@@ -180,9 +190,12 @@ struct NormParameters {
 // residual and the relu, if there are any.
 template <typename T, typename V, int kLanes>
 struct BatchNorm {
-  static constexpr int kRows = 4;
-
   REPLICANT_DEVICE void operator()(int64_t i) const {
+    Run<4>(i, [](float value, int /*lane*/) { return value; });
+  }
+  // With make_added(value, lane) in the place of the residual's values.
+  template <int kRows, typename Added>
+  REPLICANT_DEVICE void Run(int64_t i, const Added& make_added) const {
     const NormSlice slice = shape.template SliceOf<kLanes>(i);
     const NormParameters<V, kLanes> p(mean, variance, gamma, beta, epsilon,
                                       slice);
@@ -190,7 +203,8 @@ struct BatchNorm {
       const int size = BlockSize<kRows>(slice.end - row);
       using Block = NormBlock<T, kLanes, kRows>;
       const Block block(x, row, size, shape.channels, slice.channel);
-      const Block added(residual, row, size, shape.channels, slice.channel);
+      Block added;
+      added.ReadIfAny(residual, row, size, shape.channels, slice.channel);
       REPLICANT_UNROLL
       for (int k = 0; k < kRows; ++k) {
         if (k >= size) break;
@@ -198,13 +212,26 @@ struct BatchNorm {
         REPLICANT_UNROLL
         for (int lane = 0; lane < kLanes; ++lane) {
           float value = p.Apply(block.rows[k].Get(lane), lane);
-          if (residual != nullptr) value += added.rows[k].Get(lane);
+          if (residual != nullptr) {
+            value += make_added(added.rows[k].Get(lane), lane);
+          }
           // NaN is kept
           result.Set(lane, has_relu && value < 0.0F ? 0.0F : value);
         }
-        result.StoreAt(y, (row + k) * shape.channels + slice.channel);
+        const int64_t at = (row + k) * shape.channels + slice.channel;
+        result.StoreAt(y, at);
+        if (mask != nullptr) mask[at / kLanes] = MaskOf(result);
       }
     }
+  }
+  // Bit i: whether lane i is positive.
+  REPLICANT_DEVICE static uint8_t MaskOf(const Pack<T, kLanes>& pack) {
+    unsigned bits = 0;
+    REPLICANT_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if (pack.Get(lane) > 0.0F) bits |= 1U << lane;
+    }
+    return static_cast<uint8_t>(bits);
   }
 
   const T* x;
@@ -214,223 +241,70 @@ struct BatchNorm {
   const V* variance;
   const T* residual;  // null: none
   T* y;
+  uint8_t* mask;  // null: none; with kMaxLanes only
   NormRows shape;
   float epsilon;
   bool has_relu;
 };
 
-// Inputs of the gradients.
-template <typename T, typename V>
-struct BatchNormInputs {
-  // A few rows of a slice.
-  template <int kLanes, int kRows>
-  struct Block {
-    REPLICANT_DEVICE Block(const BatchNormInputs& in,
-                           const NormParameters<V, kLanes>& parameters,
-                           const NormSlice& slice, int64_t row, int size)
-        : p(parameters),
-          dy(in.dy, row, size, in.shape.channels, slice.channel),
-          x(in.x, row, size, in.shape.channels, slice.channel),
-          y(in.has_relu ? in.y : nullptr, row, size, in.shape.channels,
-            slice.channel),
-          has_relu(in.has_relu),
-          has_y(in.y != nullptr) {}
-
-    // x^
-    REPLICANT_DEVICE float Normalised(int k, int lane) const {
-      return p.Normalised(x.rows[k].Get(lane), lane);
-    }
-    // dy through the relu: 0 where the relu has cut off.
-    REPLICANT_DEVICE float Gradient(int k, int lane) const {
-      const float d = dy.rows[k].Get(lane);
-      if (!has_relu) return d;
-      const float value =
-          has_y ? y.rows[k].Get(lane) : p.Apply(x.rows[k].Get(lane), lane);
-      return value > 0.0F ? d : 0.0F;
-    }
-
-    const NormParameters<V, kLanes>& p;
-    const NormBlock<T, kLanes, kRows> dy, x, y;
-    const bool has_relu, has_y;
-  };
-
-  template <int kLanes>
-  REPLICANT_DEVICE NormParameters<V, kLanes> ParametersOf(
-      const NormSlice& slice) const {
-    return {mean, variance, gamma, beta, epsilon, slice};
+// BatchNorm whose residual is another batch norm's result, rounded as in
+// memory. norm.residual is that norm's x.
+template <typename T, typename V, int kLanes>
+struct BatchNormPair {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const NormParameters<V, kLanes> p(mean, variance, gamma, beta, epsilon,
+                                      norm.shape.template SliceOf<kLanes>(i));
+    norm.template Run<2>(i, [&](float value, int lane) {
+      return static_cast<float>(static_cast<T>(p.Apply(value, lane)));
+    });
   }
 
-  // Calls visit(block, k, row) for each row of a slice: row k of a block of up
-  // to kRows.
-  template <int kRows, int kLanes, typename Visit>
-  REPLICANT_DEVICE void ForRows(const NormSlice& slice,
-                                const NormParameters<V, kLanes>& p,
-                                const Visit& visit) const {
-    for (int64_t row = slice.begin; row < slice.end; row += kRows) {
-      const int size = BlockSize<kRows>(slice.end - row);
-      const Block<kLanes, kRows> block(*this, p, slice, row, size);
-      REPLICANT_UNROLL
-      for (int k = 0; k < kRows; ++k) {
-        if (k >= size) break;
-        visit(block, k, row + k);
-      }
+  BatchNorm<T, V, kLanes> norm;
+  const V* gamma;
+  const V* beta;
+  const V* mean;
+  const V* variance;
+  float epsilon;
+};
+
+// Element i of [B, yh, yw, C / kLanes]: the largest result of a norm with a
+// relu in a window, rounded as in memory, and its place.
+template <typename T, typename V, int kLanes>
+struct BatchNormMaxPool {
+  REPLICANT_DEVICE void operator()(int64_t i) const {
+    const int64_t groups = s.c / kLanes;
+    const int64_t pixel = i / groups;
+    const int64_t channel = i % groups * kLanes;
+    const NormParameters<V, kLanes> p(
+        mean, variance, gamma, beta, epsilon,
+        NormSlice{.channel = channel, .entry = channel, .begin = 0, .end = 0});
+    const WindowMax<T, kLanes> max(
+        x, s, pixel / s.yw / s.yh, pixel / s.yw % s.yh, pixel % s.yw, channel,
+        [&](float value, int lane) {
+          const float result = p.Apply(value, lane);
+          // NaN is kept
+          return result < 0.0F ? 0.0F
+                               : static_cast<float>(static_cast<T>(result));
+        });
+    Pack<T, kLanes> result;
+    Pack<uint8_t, kLanes> place;
+    REPLICANT_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      result.Set(lane, max.value[lane]);
+      place.values[lane] = static_cast<uint8_t>(max.place[lane]);
     }
+    result.StoreAt(y, i * kLanes);
+    place.StoreAt(places, i * kLanes);
   }
 
-  const T* dy;
   const T* x;
   const V* gamma;
   const V* beta;
   const V* mean;
   const V* variance;
-  const T* y;  // null: computed again
-  NormRows shape;
-  float epsilon;
-  bool has_relu;
-};
-
-// Element (example, part, c): the sums of dz and of dz x^ over a part of the
-// rows that share an entry, [examples, parts, C] each.
-template <typename T, typename V, int kLanes>
-struct BatchNormSums {
-  static constexpr int kRows = 4;
-
-  REPLICANT_DEVICE void operator()(int64_t i) const {
-    const NormSlice slice = in.shape.template SliceOf<kLanes>(i);
-    const auto p = in.template ParametersOf<kLanes>(slice);
-    float sum[kLanes] = {};
-    float dot[kLanes] = {};
-    in.template ForRows<kRows>(slice, p,
-                               [&](const auto& block, int k, int64_t /*row*/) {
-                                 REPLICANT_UNROLL
-                                 for (int lane = 0; lane < kLanes; ++lane) {
-                                   const float dz = block.Gradient(k, lane);
-                                   sum[lane] += dz;
-                                   dot[lane] += dz * block.Normalised(k, lane);
-                                 }
-                               });
-    REPLICANT_UNROLL
-    for (int lane = 0; lane < kLanes; ++lane) {
-      sums[i * kLanes + lane] = sum[lane];
-      dots[i * kLanes + lane] = dot[lane];
-    }
-  }
-
-  BatchNormInputs<T, V> in;
-  float* sums;
-  float* dots;
-};
-
-// Row (example, c): dbeta and dgamma, the sums over all parts. They are stored
-// as f32 over the sums of part 0 as well, for BatchNormTotals.
-template <typename V>
-struct BatchNormVectors {
-  REPLICANT_DEVICE void operator()(const Warp& warp, int64_t i) const {
-    const int64_t first = i / channels * parts * channels + i % channels;
-    const auto total = [&](const float* values) {
-      return warp.Sum(
-          parts, [&](int64_t part) { return values[first + part * channels]; });
-    };
-    const float sum = total(sums);
-    const float dot = total(dots);
-    if (!warp.is_first_lane()) return;
-    sums[first] = sum;
-    dots[first] = dot;
-    Store(dbeta, i, sum);
-    Store(dgamma, i, dot);
-  }
-
-  float* sums;
-  float* dots;
-  V* dgamma;
-  V* dbeta;
-  int64_t channels;
-  int64_t parts;
-};
-
-// Element c: the sums over examples of gamma dbeta and gamma dgamma: what the
-// mean and the variance carry.
-template <typename V>
-struct BatchNormTotals {
-  REPLICANT_DEVICE void operator()(int64_t c) const {
-    float sum = 0.0F;
-    float dot = 0.0F;
-    for (int64_t e = 0; e < examples; ++e) {
-      const float g = Load(gamma, e * channels + c);
-      sum += g * sums[e * parts * channels + c];
-      dot += g * dots[e * parts * channels + c];
-    }
-    totals[c] = sum;
-    totals[channels + c] = dot;
-  }
-
-  const V* gamma;
-  const float* sums;
-  const float* dots;
-  float* totals;  // [2, C]
-  int64_t channels;
-  int64_t examples;
-  int64_t parts;
-};
-
-// A slice of dx = scale (d - sum(d) / n - x^ sum(d x^) / n), d = gamma dz, and
-// of dz, the residual's gradient, if there is one. Without dx: dz only.
-template <typename T, typename V, int kLanes>
-struct BatchNormInputGradient {
-  static constexpr int kRows = 2;
-
-  REPLICANT_DEVICE void operator()(int64_t i) const {
-    const NormRows& shape = in.shape;
-    const NormSlice slice = shape.template SliceOf<kLanes>(i);
-    const auto p = in.template ParametersOf<kLanes>(slice);
-    const auto count = static_cast<float>(shape.rows);
-    float sums[kLanes] = {};
-    float dots[kLanes] = {};
-    if (dx != nullptr) {
-      REPLICANT_UNROLL
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const int64_t c = slice.channel + lane;
-        sums[lane] = totals[c] / count;
-        dots[lane] = totals[shape.channels + c] / count;
-      }
-    }
-    in.template ForRows<kRows>(
-        slice, p, [&](const auto& block, int k, int64_t row) {
-          Pack<T, kLanes> to_x, to_residual;
-          REPLICANT_UNROLL
-          for (int lane = 0; lane < kLanes; ++lane) {
-            const float gradient = block.Gradient(k, lane);
-            to_residual.Set(lane, gradient);
-            to_x.Set(lane,
-                     p.scales[lane] * (gradient * p.gammas[lane] - sums[lane] -
-                                       block.Normalised(k, lane) * dots[lane]));
-          }
-          const int64_t at = row * shape.channels + slice.channel;
-          if (dx != nullptr) to_x.StoreAt(dx, at);
-          if (dz != nullptr) to_residual.StoreAt(dz, at);
-        });
-  }
-
-  BatchNormInputs<T, V> in;
-  const float* totals;
-  T* dx;  // null: dz only
-  T* dz;  // null: none
-};
-
-// Element c of dmoments [2, C] of BatchNormApply: -scale sum(d) and
-// -scale^2 / 2 sum(d x^).
-template <typename V>
-struct BatchNormMomentsGradient {
-  REPLICANT_DEVICE void operator()(int64_t c) const {
-    const float scale = 1.0F / sqrtf(Load(variance, c) + epsilon);
-    Store(dmoments, c, -scale * totals[c]);
-    Store(dmoments, channels + c, -0.5F * scale * scale * totals[channels + c]);
-  }
-
-  const V* variance;
-  const float* totals;
-  V* dmoments;
-  int64_t channels;
+  T* y;
+  uint8_t* places;
+  PoolShape s;
   float epsilon;
 };
 

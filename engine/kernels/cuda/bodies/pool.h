@@ -58,9 +58,12 @@ struct PoolShape {
 // places in it, those that the image's edge cuts off counted.
 template <typename T, int kLanes>
 struct WindowMax {
-  // Of window (row, column) of image n, channels from k on.
+  // Of window (row, column) of image n, channels from k on, after
+  // f(value, lane).
+  template <typename Function>
   REPLICANT_DEVICE WindowMax(const T* x, const PoolShape& s, int64_t n,
-                             int64_t row, int64_t column, int64_t k) {
+                             int64_t row, int64_t column, int64_t k,
+                             const Function& f) {
     const PoolShape::Window window = s.WindowOf(row, column);
     bool is_first = true;
     for (int64_t i = window.top; i < window.bottom; ++i) {
@@ -69,7 +72,7 @@ struct WindowMax {
         const uint16_t at = s.PlaceIn(row, column, i, j);
         REPLICANT_UNROLL
         for (int lane = 0; lane < kLanes; ++lane) {
-          const float other = pack.Get(lane);
+          const float other = f(pack.Get(lane), lane);
           // the first of equal ones; NaN wins
           if (!is_first && !(other > value[lane]) && other == other) continue;
           value[lane] = other;
@@ -90,9 +93,9 @@ struct MaxPool {
   REPLICANT_DEVICE void operator()(int64_t i) const {
     const int64_t groups = s.c / kLanes;
     const int64_t pixel = i / groups;
-    const WindowMax<T, kLanes> max(x, s, pixel / s.yw / s.yh,
-                                   pixel / s.yw % s.yh, pixel % s.yw,
-                                   i % groups * kLanes);
+    const WindowMax<T, kLanes> max(
+        x, s, pixel / s.yw / s.yh, pixel / s.yw % s.yh, pixel % s.yw,
+        i % groups * kLanes, [](float value, int /*lane*/) { return value; });
     if (y != nullptr) {
       Pack<T, kLanes> result;
       REPLICANT_UNROLL
@@ -117,8 +120,8 @@ struct MaxPool {
   PoolShape s;
 };
 
-// Element i of [B, h, w, c / kLanes], from the places that MaxPool finds.
-template <typename T, int kLanes>
+// Element i of [B, h, w, c / kLanes], from the places of the maxima.
+template <typename T, typename Place, int kLanes>
 struct MaxPoolGradient {
   REPLICANT_DEVICE void operator()(int64_t i) const {
     const int64_t groups = s.c / kLanes;
@@ -131,7 +134,7 @@ struct MaxPoolGradient {
       const int64_t at =
           ((n * s.yh + row) * s.yw + column) * s.c + i % groups * kLanes;
       const uint16_t own = s.PlaceIn(row, column, x_row, x_column);
-      const auto place = Pack<uint16_t, kLanes>::At(places, at);
+      const auto place = Pack<Place, kLanes>::At(places, at);
       const auto gradient = Pack<T, kLanes>::At(dy, at);
       REPLICANT_UNROLL
       for (int lane = 0; lane < kLanes; ++lane) {
@@ -144,7 +147,7 @@ struct MaxPoolGradient {
     result.StoreAt(dx, i * kLanes);
   }
 
-  const uint16_t* places;
+  const Place* places;
   const T* dy;
   T* dx;
   PoolShape s;

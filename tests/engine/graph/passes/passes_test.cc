@@ -317,7 +317,7 @@ TEST(PassesTest, RefuseToSwitchOffAPassThatThereIsNot) {
               runner.Compile({.outputs = {x}}, {.passes = {{"fusion"}}});
             }),
             "RunPasses: no pass 'fusion'; allowed: fold, cse, fuse_epilogue, "
-            "fuse_pixels, fuse_elementwise, prune");
+            "fuse_pixels, fuse_norms, fuse_elementwise, prune");
 }
 
 }  // namespace

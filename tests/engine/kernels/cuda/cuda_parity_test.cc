@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/kernels/op_parity.h"
 #include "tests/support/fake_cuda/fake_backend.h"
@@ -37,12 +39,31 @@ TEST_P(CudaParity, MatchesTheReferenceInBF16) {
   testing::ExpectMatchesReferenceInBF16(GetParam(), *backend_);
 }
 
+// Batch norms, which fuse_norms gives other kernels.
+class CudaNorms : public CudaParity {};
+
+TEST_P(CudaNorms, FuseNormsChangesNoBit) {
+  testing::ExpectPassChangesNoBit(GetParam(), "fuse_norms", *backend_);
+}
+
+std::vector<OpCase> NormCases() {
+  std::vector<OpCase> cases;
+  for (OpCase& op_case : testing::AllOpCases()) {
+    if (op_case.name.starts_with("BatchNorm")) {
+      cases.push_back(std::move(op_case));
+    }
+  }
+  return cases;
+}
+
 std::string CaseName(const ::testing::TestParamInfo<OpCase>& parameter) {
   return parameter.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, CudaParity,
                          ::testing::ValuesIn(testing::AllOpCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Norms, CudaNorms, ::testing::ValuesIn(NormCases()),
+                         CaseName);
 
 }  // namespace
 }  // namespace replicant::kernels
