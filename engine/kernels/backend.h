@@ -146,6 +146,8 @@ struct KernelDescription {
   std::vector<LaunchDescription> launches;
   // Bytes of the node's inputs and outputs.
   size_t operand_bytes = 0;
+  // Bytes of them that a later launch reads again.
+  size_t reread_bytes = 0;
   // Bytes that its launches pass on through scratch, each written and read.
   size_t scratch_bytes = 0;
 };

@@ -65,6 +65,7 @@ PlanTotals TotalsOf(const runtime::PlanReport& report,
   PlanTotals totals;
   for (const runtime::PlannedKernel& kernel : report.kernels) {
     totals.bytes += BytesOf(kernel);
+    totals.reread_bytes += static_cast<double>(kernel.description.reread_bytes);
     totals.seconds += SecondsOf(kernel, device);
     for (const LaunchDescription& launch : kernel.description.launches) {
       switch (launch.kind) {
@@ -102,7 +103,8 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all,
       "{}\n"
       "launches  {}: {} library calls, {} own kernels, {} generated kernels, "
       "{} copies\n"
-      "bytes     {:.1f} MB; {:.1f} MB at least (inputs, outputs, variables)\n"
+      "bytes     {:.1f} MB, {:.1f} MB read again; {:.1f} MB at least (inputs, "
+      "outputs, variables)\n"
       "FLOPs     {:.2f} G in library calls, {:.3f} G in generated kernels\n"
       "memory    {:.1f} MB: tensors {:.1f}, scratch {:.1f}, constants {:.1f}, "
       "inputs and outputs {:.1f}; variables {:.1f} MB{}\n"
@@ -110,8 +112,8 @@ std::string PlanText(const replicator::StepPlan& plan, bool lists_all,
       "bytes\n",
       plan.name, totals.num_launches(), totals.num_library_calls,
       totals.num_own_kernels, totals.num_generated, totals.num_copies,
-      1e-6 * totals.bytes, 1e-6 * least, 1e-9 * totals.product_flops,
-      1e-9 * totals.other_flops,
+      1e-6 * totals.bytes, 1e-6 * totals.reread_bytes, 1e-6 * least,
+      1e-9 * totals.product_flops, 1e-9 * totals.other_flops,
       1e-6 * static_cast<double>(report.peak_size_bytes()),
       1e-6 * static_cast<double>(report.memory.arena_size_bytes),
       1e-6 * static_cast<double>(report.scratch_size_bytes),

@@ -29,6 +29,9 @@ struct PlanTotals {
   // Bytes of all kernels' operands and scratch, each read or written once per
   // kernel: the traffic without any caching.
   double bytes = 0.0;
+  // Bytes of operands that kernels of several launches read again. They count
+  // neither in `bytes` nor in `seconds`: a cache may hold them.
+  double reread_bytes = 0.0;
   double product_flops = 0.0;  // of library calls
   double other_flops = 0.0;    // of generated kernels
   // Sum over kernels of the time on the device for bytes or FLOPs, whichever is

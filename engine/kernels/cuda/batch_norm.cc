@@ -175,6 +175,7 @@ void AddNormaliseAndPool(KernelBuilder& builder) {
 // inputs: x, gamma, beta, perhaps a residual or its norm's; outputs: y, mean,
 // variance, perhaps the relu's mask or the places of the pool's maxima
 void MakeBatchNorm(KernelBuilder& builder) {
+  builder.ReadAgain(builder.input().SizeBytes());
   DispatchFloat(
       builder.input().dtype, builder.input(1).dtype,
       [&]<typename T, typename V>() {
@@ -482,6 +483,8 @@ void MakeBatchNormGradient(KernelBuilder& builder) {
                           .second_dy = more.second_dy,
                           .residual = more.residual,
                           .dz = DzOf(builder)};
+  // dy or dz, and each norm's x
+  builder.ReadAgain((more.residual < 0 ? 2 : 3) * builder.output().SizeBytes());
   DispatchFloat(
       builder.input(1).dtype, builder.input(2).dtype,
       [&]<typename T, typename V>() {

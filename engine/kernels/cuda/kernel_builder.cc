@@ -22,11 +22,12 @@ class StepKernel : public Kernel {
   StepKernel(std::shared_ptr<const Device> device, const KernelRequest& request,
              std::vector<std::unique_ptr<Step>> steps,
              size_t scratch_size_bytes, size_t workspace_size_bytes,
-             bool shares_elements, bool selects_rows)
+             size_t reread_bytes, bool shares_elements, bool selects_rows)
       : device_(std::move(device)),
         steps_(std::move(steps)),
         scratch_size_bytes_(scratch_size_bytes),
         workspace_size_bytes_(workspace_size_bytes),
+        reread_bytes_(reread_bytes),
         selects_rows_(selects_rows) {
     for (size_t i = 0; i < request.node.inputs.size(); ++i) {
       const graph::TensorType& type = request.input(i);
@@ -48,8 +49,9 @@ class StepKernel : public Kernel {
   }
   bool CanRecord() const override { return true; }
   KernelDescription Describe() const override {
-    KernelDescription description{.scratch_bytes = scratch_size_bytes_ -
-                                                   workspace_size_bytes_};
+    KernelDescription description{
+        .reread_bytes = reread_bytes_,
+        .scratch_bytes = scratch_size_bytes_ - workspace_size_bytes_};
     for (const auto* sizes : {&input_sizes_, &output_sizes_}) {
       for (const size_t size : *sizes) description.operand_bytes += size;
     }
@@ -89,6 +91,7 @@ class StepKernel : public Kernel {
   const std::vector<std::unique_ptr<Step>> steps_;
   const size_t scratch_size_bytes_;
   const size_t workspace_size_bytes_;
+  const size_t reread_bytes_;
   const bool selects_rows_;
   std::vector<size_t> input_sizes_;
   std::vector<size_t> output_sizes_;
@@ -158,7 +161,7 @@ void KernelBuilder::CopyInput(size_t input) {
 std::unique_ptr<Kernel> KernelBuilder::Build() {
   return std::make_unique<StepKernel>(
       device_, request_, std::move(steps_), scratch_size_bytes_,
-      workspace_size_bytes_, shares_elements_, selects_rows_);
+      workspace_size_bytes_, reread_bytes_, shares_elements_, selects_rows_);
 }
 
 }  // namespace replicant::kernels::cuda

@@ -127,6 +127,8 @@ class KernelBuilder {
   void ShareElements() { shares_elements_ = true; }
   // Notes that of input 0 no more bytes are read than output 0 has.
   void SelectRows() { selects_rows_ = true; }
+  // Notes that a later step reads so many bytes of operands again.
+  void ReadAgain(size_t size_bytes) { reread_bytes_ += size_bytes; }
 
   void Add(std::unique_ptr<Step> step) { steps_.push_back(std::move(step)); }
   // Computes `count` elements, or rows, with an own kernel; nothing for 0.
@@ -151,6 +153,7 @@ class KernelBuilder {
   std::vector<std::unique_ptr<Step>> steps_;
   size_t scratch_size_bytes_ = 0;
   size_t workspace_size_bytes_ = 0;  // of scratch_size_bytes_
+  size_t reread_bytes_ = 0;
   bool shares_elements_ = false;
   bool selects_rows_ = false;
 };

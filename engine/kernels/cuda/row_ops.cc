@@ -105,6 +105,8 @@ void AddLayerNormVectors(KernelBuilder& builder, const Rows& rows) {
 // inputs: dy, x, gamma, mean, scale; outputs: dx, dgamma, dbeta
 void MakeLayerNormGradient(KernelBuilder& builder) {
   const Rows rows(builder.input(1));
+  // dy and x
+  builder.ReadAgain(2 * builder.output().SizeBytes());
   DispatchFloat(builder.input(1).dtype, builder.input(2).dtype,
                 [&]<typename T, typename V>() {
                   using Body = LayerNormInputGradient<T, V>;
