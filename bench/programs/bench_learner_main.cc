@@ -8,7 +8,7 @@
 //
 //   bench_learner [--list] [--filter SUBSTRING] [--seconds S] [--backend NAME]
 //                 [--threads N] [--processor_time] [--profile] [--memory]
-//                 [--onnx FILE] [--cuda_autotune FOLDER]
+//                 [--onnx FILE] [--cuda_autotune FOLDER] [--without_pass NAME]
 //                 [--replicas R [--strategy in_graph|between_graph
 //                                           [--replicas_per_process P]]
 //                               [--pjrt_plugin FILE] [--rounds ROUNDS]]
@@ -23,6 +23,9 @@
 //
 // With --cuda_autotune the backend cuda times the plans of NVIDIA's libraries
 // first and keeps its choices in a file of that folder.
+//
+// With --without_pass the plan is made without a pass (engine/graph/passes), to
+// time what it gives.
 //
 // With --replicas the same global batch is shared among R replicas of this
 // process, each of N threads (1 by default), through the replicator; by
@@ -84,8 +87,9 @@ struct Options {
   bool is_memory = false;
   std::string onnx;           // file for the model of the case; empty: none
   std::string cuda_autotune;  // folder of the tuned plans; empty: not tuned
-  std::string pjrt_plugin;    // backend pjrt
-  int replicas = 0;           // 0: the plan alone, without a replicator
+  std::vector<std::string> passes_off;
+  std::string pjrt_plugin;  // backend pjrt
+  int replicas = 0;         // 0: the plan alone, without a replicator
   const replicator::Strategy* strategy = &replicator::Strategy::kInGraph;
   int replicas_per_process = 1;  // between_graph
   int rounds = 0;                // 0: replicas alone
@@ -291,9 +295,10 @@ std::unique_ptr<kernels::Backend> MakeBackendOf(const Case& c,
 
 metrics::JsonObject RunCase(const Case& c, const Options& options) {
   const auto backend = MakeBackendOf(c, options);
-  StepAlone step(BuildCase(c), *backend,
-                 {.passes = {.precision = c.precision},
-                  .has_profile = options.has_profile});
+  StepAlone step(
+      BuildCase(c), *backend,
+      {.passes = {.off = options.passes_off, .precision = c.precision},
+       .has_profile = options.has_profile});
   if (!options.onnx.empty()) {
     AtomicWriteFile(
         options.onnx,
@@ -346,8 +351,9 @@ metrics::JsonObject RunUpdate(const Case& c, const Options& options) {
                        .threads = c.threads},
        .precision = c.precision});
   const auto backend = MakeBackendOf(c, options);
-  StepAlone step(BuildCase(c), *backend,
-                 {.passes = {.precision = c.precision}});
+  StepAlone step(
+      BuildCase(c), *backend,
+      {.passes = {.off = options.passes_off, .precision = c.precision}});
   for (int i = 0; i < kWarmUpRuns; ++i) step.Run();
   const UpdateTimes times = TimeUpdate(step, update, options.seconds);
   const double median = times.updates[times.updates.size() / 2];
@@ -393,8 +399,9 @@ std::unique_ptr<ReplicaTimer> MakeTimer(const Case& c, const Options& options,
                             .cache = options.cuda_autotune},
           .threads = threads,
           .replicas_per_process = options.replicas_per_process},
-      runtime::CompileOptions{.passes = {.precision = c.precision},
-                              .has_profile = options.has_profile});
+      runtime::CompileOptions{
+          .passes = {.off = options.passes_off, .precision = c.precision},
+          .has_profile = options.has_profile});
 }
 
 void RunReplicas(const Case& c, const Options& options) {
@@ -495,6 +502,8 @@ int main(int argc, char** argv) try {
   app.add_option("--cuda_autotune", options.cuda_autotune,
                  "backend cuda: take the fastest plans of libraries, kept in "
                  "this folder");
+  app.add_option("--without_pass", options.passes_off,
+                 "leave out a pass over the graph, such as fuse_norms");
   app.add_option("--replicas", options.replicas,
                  "the learner's cases on so many replicas")
       ->check(CLI::Range(1, 64));
