@@ -64,29 +64,21 @@ void HindsightSink::WriteCopies() {
   }
 }
 
-std::span<const float> HindsightSink::AchievedAt(size_t t) const {
-  return std::span(seen_[t].numbers)
-      .subspan(static_cast<size_t>(options_.achieved),
-               static_cast<size_t>(options_.goal_size));
-}
-
 std::vector<float> HindsightSink::Relabelled(
-    size_t t, std::span<const float> goal) const {
+    size_t t, std::span<const double> goal) const {
   std::vector<float> numbers = seen_[t].numbers;
-  std::ranges::copy(goal, numbers.begin() + options_.desired);
+  std::ranges::transform(goal, numbers.begin() + options_.desired,
+                         [](double x) { return static_cast<float>(x); });
   return numbers;
 }
 
 size_t HindsightSink::WriteSegment(size_t begin, size_t end) {
-  const std::span<const float> goal = AchievedAt(end);
-  const std::vector<double> desired(goal.begin(), goal.end());
+  const std::vector<double> goal = reward_.Achieved(static_cast<int64_t>(end));
   sink_.BeginEpisode();
   size_t t = begin;
   for (double discount = 1.0; t < end && discount > 0.0; ++t) {
-    const std::span<const float> next = AchievedAt(t + 1);
     const env::GoalReward::Result result =
-        reward_.Of(static_cast<int64_t>(t) + 1,
-                   std::vector<double>(next.begin(), next.end()), desired);
+        reward_.Of(static_cast<int64_t>(t) + 1, goal);
     const std::vector<float> numbers = Relabelled(t, goal);
     discount = result.discount;
     sink_.Append({.observation = std::as_bytes(std::span(numbers)),
@@ -113,37 +105,31 @@ HindsightSinks::HindsightSinks(const HindsightConfig& config,
                                   config.goals, why));
   };
   const env::ObservationSpec& spec = environments->observation_spec();
-  const auto find = [&](const char* name) -> const env::ArraySpec& {
-    const auto found =
-        std::ranges::find(spec.arrays, name, &env::ArraySpec::name);
-    if (found == spec.arrays.end()) {
-      refuse(
-          fmt::format("the observation of {} has no array '{}'", task, name));
-    }
-    return *found;
-  };
-  const env::ArraySpec& achieved = find(env::GoalReward::kAchievedGoal);
-  const env::ArraySpec& desired = find(env::GoalReward::kDesiredGoal);
-  if (achieved.shape.num_elements() != desired.shape.num_elements()) {
-    refuse(fmt::format("'{}' is {}, but '{}' is {}", achieved.name,
-                       achieved.shape.ToString(), desired.name,
-                       desired.shape.ToString()));
+  const auto desired = std::ranges::find(
+      spec.arrays, env::GoalReward::kDesiredGoal, &env::ArraySpec::name);
+  if (desired == spec.arrays.end()) {
+    refuse(fmt::format("the observation of {} has no array '{}'", task,
+                       env::GoalReward::kDesiredGoal));
   }
   for (int e = 0; e < environments->size(); ++e) {
     env::GoalReward* const reward = environments->environment(e).goal_reward();
     if (reward == nullptr) {
       refuse(
-          fmt::format("{} has no rewards of other goals; hint: a method "
+          fmt::format("{} has no rewards of other goals; hint: an array "
+                      "'{}' and a method "
                       "compute_reward(achieved_goal, desired_goal, info)",
-                      task));
+                      task, env::GoalReward::kAchievedGoal));
+    }
+    if (reward->goal_size() != desired->shape.num_elements()) {
+      refuse(fmt::format("'{}' has {} numbers, but '{}' is {}",
+                         env::GoalReward::kAchievedGoal, reward->goal_size(),
+                         desired->name, desired->shape.ToString()));
     }
     relabelling_.push_back(std::make_unique<HindsightSink>(
         HindsightSink::Options{.goals = config.goals,
                                .seed = seed,
                                .environment = first_environment + e,
-                               .achieved = spec.Offset(achieved.name),
-                               .desired = spec.Offset(desired.name),
-                               .goal_size = achieved.shape.num_elements()},
+                               .desired = spec.Offset(desired->name)},
         reward, sinks_[static_cast<size_t>(e)]));
     sinks_[static_cast<size_t>(e)] = relabelling_.back().get();
   }

@@ -48,10 +48,8 @@ class HindsightSink : public replay::StepSink {
     int64_t goals = 4;  // k
     uint64_t seed = 0;
     int64_t environment = 0;  // global number
-    // Where the goals stand among an observation's numbers.
-    int64_t achieved = 0;
+    // Where the desired goal stands among an observation's numbers.
     int64_t desired = 0;
-    int64_t goal_size = 0;  // G
   };
 
   // `reward` and `sink` outlive this object.
@@ -78,9 +76,8 @@ class HindsightSink : public replay::StepSink {
 
   void Keep(std::span<const std::byte> observation,
             std::span<const std::byte> frame);
-  std::span<const float> AchievedAt(size_t t) const;
   // o_t with another goal.
-  std::vector<float> Relabelled(size_t t, std::span<const float> goal) const;
+  std::vector<float> Relabelled(size_t t, std::span<const double> goal) const;
   void WriteCopies();
   // Writes the steps from `begin` on, for the goal achieved at `end`; returns
   // where the episode ended.

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace replicant::env {
 
 // The rewards of a goal environment for other goals than its own: the part of
 // Gymnasium-Robotics' GoalEnv that hindsight needs (actors/hindsight.h). Its
-// observations have the arrays kAchievedGoal and kDesiredGoal, of one size G.
+// observations have the array kAchievedGoal, which an agent need not see, and
+// kDesiredGoal, of one size G. Steps are those of the newest episode: 1, 2, ...
 //
 // Thread-safety: as the environment that has it.
 class GoalReward {
@@ -22,11 +24,15 @@ class GoalReward {
 
   virtual ~GoalReward() = default;
 
-  // Returns what step `step` (1, 2, ...) of the newest episode would have given
-  // if its goal had been `desired` [G]. `achieved` [G] is the goal achieved
-  // after that step.
-  virtual Result Of(int64_t step, std::span<const double> achieved,
-                    std::span<const double> desired) = 0;
+  // G.
+  virtual int64_t goal_size() const = 0;
+
+  // Returns the goal achieved after step `step`, [G].
+  virtual std::vector<double> Achieved(int64_t step) = 0;
+
+  // Returns what step `step` would have given if its goal had been `desired`
+  // [G].
+  virtual Result Of(int64_t step, std::span<const double> desired) = 0;
 };
 
 }  // namespace replicant::env

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a task of Gymnasium, by a fleet of this package or by Stable-Baselines3.
 
-    PYTHON bench/run/gymnasium_learning.py [--task HalfCheetah-v5] [--pixels | --goals]
+    PYTHON bench/run/gymnasium_learning.py [--task HalfCheetah-v5] [--pixels] [--goals]
         [--peer sac | --peer td3] [--frames 100000] [--seed 1] [--folder FOLDER] [--set KEY=JSON]...
 
 PYTHON has this package (or stable-baselines3 for --peer), gymnasium and MuJoCo. Prints CSV: frames
@@ -9,7 +9,8 @@ PYTHON has this package (or stable-baselines3 for --peer), gymnasium and MuJoCo.
 exploration, and of goals the share of episodes that ended at the goal. The recipe is `state`.
 
 --pixels   64 x 64 pixels of the task's own render(), drawn by the ray caster: the recipe `pixels`
---goals    a task of Gymnasium-Robotics, with goals in hindsight; --peer uses HerReplayBuffer
+--goals    a task of Gymnasium-Robotics, with goals in hindsight; --peer uses HerReplayBuffer. With
+           --pixels the arm is seen from nearer, the goal is numbers alone and not drawn
 --peer     with the library's default settings, MultiInputPolicy for goals, on --threads threads
 """
 
@@ -35,12 +36,19 @@ def make():
     from replicant import render
     render.install()
     env = gymnasium.make(args.task, render_mode="rgb_array", width=64, height=64)
+    if args.goals:
+        env.unwrapped.mujoco_renderer.default_cam_config["distance"] = 1.4
+        env.unwrapped.model.site("target0").rgba[3] = 0
     return AddRenderObservation(env, render_only=False, render_key="pixels", obs_key="state")
+
+
+def goals(batch_size):
+    """An update of a batch for each step, which each of five copies shares."""
+    return {"replay.tables.default.rate_limiter.samples_per_insert": batch_size / 5, **GOALS}
 
 
 GOALS = {
     "replay.tables.default.discount": 0.95,
-    "replay.tables.default.rate_limiter.samples_per_insert": 51.2,  # of each of five copies
     "actors.hindsight.goals": 4,
     "actors.exploration.random_steps": 1000,
 }
@@ -54,9 +62,13 @@ PIXELS = {
 
 def train(args):
     import replicant
-    recipe, settings = "state", GOALS if args.goals else {}
+    recipe, settings = "state", goals(256) if args.goals else {}
     if args.pixels:
         recipe, settings = "pixels", PIXELS
+        if args.goals:
+            settings = {**PIXELS, **goals(128), "replay.tables.default.n_step": 1,
+                        "task.pixels.state": True,
+                        "task.observations": ["pixels", "desired_goal"]}
     given = {key: json.loads(value) for key, value in (pair.split("=", 1) for pair in args.set)}
     overrides = {
         **settings, "run.seed": args.seed, "learner.limits.max_frames": args.frames,

@@ -90,6 +90,13 @@ void CheckHindsight(config::Reader& reader, const RunConfig& c) {
                              "action_repeat 1",
                              c.actors.hindsight.goals, c.task.action_repeat));
   }
+  if (c.task.has_pixels && !c.task.has_state_beside_pixels) {
+    reader.Error("actors.hindsight.goals",
+                 fmt::format("{} with task.pixels.state false, so that the "
+                             "agent does not see its goal; allowed: 0, or "
+                             "task.pixels.state true",
+                             c.actors.hindsight.goals));
+  }
   if (c.task.disturbances.IsAny()) {
     reader.Error("actors.hindsight.goals",
                  fmt::format("{} with task.disturbances, which hide the goals "

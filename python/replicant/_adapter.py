@@ -158,9 +158,11 @@ class Adapter(Face):
             spaces = environment.observation_space, environment.action_space
         super().__init__(*spaces, control_timestep_s(environment))
         self._goals = getattr(environment, "unwrapped", environment)
-        self.has_goals = not self._is_dm and callable(getattr(self._goals, "compute_reward", None))
-        # of the episode's steps: info and discount
-        self._made: list[tuple[Any, float]] = []
+        self._goal_space = getattr(spaces[0], "spaces", {}).get("achieved_goal")
+        self.has_goals = (self._goal_space is not None
+                          and callable(getattr(self._goals, "compute_reward", None)))
+        # of the episode's steps: the goal achieved after it, info and discount
+        self._made: list[tuple[np.ndarray, Any, float]] = []
 
     def reset(self, seed: int) -> np.ndarray:
         """Starts an episode; returns the numbers of its first observation."""
@@ -192,16 +194,26 @@ class Adapter(Face):
         terminated = flag_of(terminated, "terminated")
         discount = 0.0 if terminated else 1.0
         if self.has_goals:
-            self._made.append((info, discount))
+            # a copy: the environment may write into it
+            goal = np.array(observation["achieved_goal"], np.float64)
+            self._made.append((goal, info, discount))
         return (self._see(observation), number_of(reward, "reward"), discount,
                 terminated or flag_of(truncated, "truncated"))
 
-    def goal_reward(self, step: int, achieved, desired) -> tuple[float, float]:
-        """(reward, discount) that step `step` (1, 2, ...) of the newest episode would have given with
-        the goal `desired`; `achieved` is the goal achieved after it. Without a method
-        compute_terminated of the environment the discount is the step's own."""
-        info, discount = self._made[step - 1]
-        achieved, desired = np.array(achieved), np.array(desired)
+    def goal_size(self) -> int:
+        """Numbers of a goal."""
+        return math.prod(self._goal_space.shape)
+
+    def achieved_goal(self, step: int) -> list[float]:
+        """The goal achieved after step `step` (1, 2, ...) of the newest episode."""
+        return self._made[step - 1][0].ravel().tolist()
+
+    def goal_reward(self, step: int, desired) -> tuple[float, float]:
+        """(reward, discount) that step `step` of the newest episode would have given with the goal
+        `desired`. Without a method compute_terminated of the environment the discount is the
+        step's own."""
+        achieved, info, discount = self._made[step - 1]
+        desired = np.reshape(desired, achieved.shape)
         reward = number_of(self._goals.compute_reward(achieved, desired, info),
                            "result of compute_reward()")
         terminated = getattr(self._goals, "compute_terminated", None)

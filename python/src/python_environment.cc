@@ -218,21 +218,31 @@ class PythonEnvironment : public env::Environment {
     explicit Goals(const PythonEnvironment* environment)
         : environment_(*environment) {}
 
-    Result Of(int64_t step, std::span<const double> achieved,
-              std::span<const double> desired) override {
-      Result result;
+    int64_t goal_size() const override {
+      return CallAdapter<int64_t>("goal_size");
+    }
+
+    std::vector<double> Achieved(int64_t step) override {
+      return CallAdapter<std::vector<double>>("achieved_goal", step);
+    }
+
+    Result Of(int64_t step, std::span<const double> desired) override {
+      const auto [reward, discount] = CallAdapter<std::tuple<double, double>>(
+          "goal_reward", step,
+          std::vector<double>(desired.begin(), desired.end()));
+      return {.reward = reward, .discount = discount};
+    }
+
+   private:
+    template <typename T, typename... Arguments>
+    T CallAdapter(const char* method, const Arguments&... arguments) const {
+      T result{};
       InPython(environment_.Where(), [&] {
-        const auto copy = [](std::span<const double> goal) {
-          return std::vector<double>(goal.begin(), goal.end());
-        };
-        std::tie(result.reward, result.discount) =
-            nb::cast<std::tuple<double, double>>(environment_.adapter_.attr(
-                "goal_reward")(step, copy(achieved), copy(desired)));
+        result = nb::cast<T>(environment_.adapter_.attr(method)(arguments...));
       });
       return result;
     }
 
-   private:
     const PythonEnvironment& environment_;
   };
 

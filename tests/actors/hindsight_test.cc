@@ -12,17 +12,19 @@
 namespace replicant::actors {
 namespace {
 
-// Numbers of an observation: its step, the achieved goal, the desired goal.
-constexpr int64_t kAchieved = 1, kDesired = 2;
+// Numbers of an observation: its step and the desired goal.
+constexpr int64_t kDesired = 1;
 constexpr size_t kLength = 6;
 
 // The achieved goal of step t is 10 t.
 class CountingReward : public env::GoalReward {
  public:
-  Result Of(int64_t step, std::span<const double> achieved,
-            std::span<const double> desired) override {
-    EXPECT_EQ(achieved[0], 10.0 * static_cast<double>(step));
-    const bool is_there = achieved[0] == desired[0];
+  int64_t goal_size() const override { return 1; }
+  std::vector<double> Achieved(int64_t step) override {
+    return {10.0 * static_cast<double>(step)};
+  }
+  Result Of(int64_t step, std::span<const double> desired) override {
+    const bool is_there = Achieved(step)[0] == desired[0];
     return {.reward = is_there ? 0.0 : -1.0,
             .discount = is_there && terminates ? 0.0 : 1.0};
   }
@@ -65,18 +67,14 @@ class Recorder : public replay::StepSink {
 };
 
 HindsightSink::Options OptionsOf(int64_t goals, uint64_t seed) {
-  return {.goals = goals,
-          .seed = seed,
-          .achieved = kAchieved,
-          .desired = kDesired,
-          .goal_size = 1};
+  return {.goals = goals, .seed = seed, .desired = kDesired};
 }
 
 // Plays one episode of kLength steps with the goal 1000, which none achieves.
 void PlayInto(HindsightSink& sink) {
   const auto observation = [](size_t t) {
     const auto step = static_cast<float>(t);
-    return std::vector<float>{step, 10.0F * step, 1000.0F};
+    return std::vector<float>{step, 1000.0F};
   };
   sink.BeginEpisode();
   for (size_t t = 0; t < kLength; ++t) {
@@ -122,12 +120,11 @@ TEST(HindsightSinkTest, EachCopyHasEachStepOnceWithAGoalFromItsFuture) {
       ASSERT_FALSE(episode.steps.empty());
       const float goal = episode.last[kDesired];
       // it ends where its goal is achieved, and is cut off there
-      EXPECT_EQ(episode.last[kAchieved], goal);
+      EXPECT_EQ(10.0F * episode.last[0], goal);
       float next = episode.steps[0].observation[0];
       for (const WrittenStep& step : episode.steps) {
         ++times[step.observation[0]];
         EXPECT_EQ(step.observation[0], next++);
-        EXPECT_EQ(step.observation[kAchieved], 10.0F * step.observation[0]);
         EXPECT_EQ(step.observation[kDesired], goal);
         EXPECT_EQ(step.action, 0.5F * step.observation[0]);
         EXPECT_EQ(step.discount, 1.0F);

@@ -162,14 +162,17 @@ def test_goals_in_hindsight_reach_the_replay(tmp_path):
     assert run.policy().evaluate(2).shape == (2,)
 
 
-@pytest.mark.parametrize("action_repeat, message", [
-    (1, "has no array 'achieved_goal'; allowed: 0"),
-    (8, "4 with task.action_repeat 8, but rewards of other goals are of single steps"),
+@pytest.mark.parametrize("settings, message", [
+    ({}, "has no array 'desired_goal'; allowed: 0"),
+    ({"task.action_repeat": 8},
+     "4 with task.action_repeat 8, but rewards of other goals are of single steps"),
+    ({"task.pixels.enabled": True, "agent.networks.encoder.kind": "light"},
+     "4 with task.pixels.state false, so that the agent does not see its goal"),
 ])
-def test_hindsight_without_goals_is_refused(tmp_path, action_repeat, message):
+def test_hindsight_without_goals_is_refused(tmp_path, settings, message):
     run = replicant.train(
         "cartpole_swingup_state",
-        {**SHORT, "task.action_repeat": action_repeat, "actors.hindsight.goals": 4},
+        {**SHORT, "task.action_repeat": 1, "actors.hindsight.goals": 4, **settings},
         folder=tmp_path / "run", make_env=f"{EXAMPLE.parent / 'own_environment.py'}:Pole")
     with pytest.raises(errors.Error, match=message):
         run.wait(timeout=280)

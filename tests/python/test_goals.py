@@ -23,7 +23,8 @@ class Goals(gymnasium.Env):
 
     def step(self, action):
         self.count += 1
-        return self.observation_space.sample(), 0.0, self.count == 3, False, {"count": self.count}
+        seen = {**self.observation_space.sample(), "achieved_goal": np.array([self.count, 0.0])}
+        return seen, 0.0, self.count == 3, False, {"count": self.count}
 
     def compute_reward(self, achieved_goal, desired_goal, info):
         return 10 * info["count"] - np.linalg.norm(achieved_goal - desired_goal)
@@ -44,20 +45,36 @@ def played(environment):
 
 def test_a_reward_of_another_goal_is_of_its_step():
     adapter = played(Goals())
-    assert adapter.has_goals
-    assert adapter.goal_reward(1, [3.0, 4.0], [0.0, 0.0]) == (5.0, 1.0)
-    assert adapter.goal_reward(2, [0.0, 0.0], [0.0, 0.0]) == (20.0, 1.0)
+    assert adapter.has_goals and adapter.goal_size() == 2
+    assert adapter.achieved_goal(2) == [2.0, 0.0]
+    assert adapter.goal_reward(1, [4.0, 4.0]) == (5.0, 1.0)
+    assert adapter.goal_reward(2, [2.0, 0.0]) == (20.0, 1.0)
     # the environment's own end
-    assert adapter.goal_reward(3, [0.0, 1.0], [0.0, 0.0]) == (29.0, 0.0)
+    assert adapter.goal_reward(3, [3.0, 1.0]) == (29.0, 0.0)
     adapter.reset(2)
     with pytest.raises(IndexError):
-        adapter.goal_reward(1, [0.0, 0.0], [0.0, 0.0])
+        adapter.goal_reward(1, [0.0, 0.0])
+
+
+def test_the_agent_need_not_see_the_achieved_goal():
+    adapter = played(Goals())
+    adapter.form.select(["observation", "desired_goal"])
+    adapter.reset(1)
+    assert adapter.step([0.0])[0].size == 4
+    assert adapter.achieved_goal(1) == [1.0, 0.0]
+
+
+def test_an_environment_without_an_achieved_goal_has_no_goals():
+    class Hidden(Goals):
+        observation_space = gymnasium.spaces.Dict({"observation": BOX, "desired_goal": BOX})
+
+    assert not _adapter.Adapter(Hidden()).has_goals
 
 
 def test_an_end_by_another_goal_is_the_environments():
     adapter = played(Ending())
-    assert adapter.goal_reward(1, [1.0, 1.0], [1.0, 1.0])[1] == 0.0
-    assert adapter.goal_reward(3, [1.0, 1.0], [2.0, 1.0])[1] == 1.0
+    assert adapter.goal_reward(1, [1.0, 0.0])[1] == 0.0
+    assert adapter.goal_reward(3, [2.0, 1.0])[1] == 1.0
 
 
 def test_a_reward_that_is_no_number_is_refused():
@@ -67,7 +84,7 @@ def test_a_reward_that_is_no_number_is_refused():
 
     with pytest.raises(errors.InvalidArgument, match=(
             r"the result of compute_reward\(\) is None; want a number")):
-        played(Wrong()).goal_reward(1, [0.0, 0.0], [0.0, 0.0])
+        played(Wrong()).goal_reward(1, [0.0, 0.0])
 
 
 def test_selected_arrays_are_read_in_their_order():
