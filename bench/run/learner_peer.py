@@ -75,7 +75,7 @@ def actor_step(name, is_compiled, precision):
                       dtype=torch.uint8)
 
     def act(pixels):
-        return torch.tanh(agent.policy(agent.encoder(pixels, torch.float32)))
+        return torch.tanh(agent.policy(*agent.encoder(pixels, None, torch.float32)))
 
     if is_compiled:
         act = torch.compile(act)
