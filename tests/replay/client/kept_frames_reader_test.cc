@@ -124,6 +124,21 @@ TEST(KeptFramesReaderTest, FramesThatStayAreTheSame) {
   }
 }
 
+void ReadNext(BatchReader& reader, Batch* batch) {
+  ASSERT_EQ(reader.Next(After(seconds(60)), batch), ReadResult::kOk);
+}
+
+// Reads until the frames of an episode of 100 steps are kept, and one batch
+// more, perhaps requested before.
+void ReadUntilKept(BatchReader& reader, Batch* batch) {
+  const auto give_up = After(seconds(60));
+  while (reader.metrics().kept_frames_bytes < 101 * 300 &&
+         Clock::Real().Now() < give_up) {
+    ReadNext(reader, batch);
+  }
+  ReadNext(reader, batch);
+}
+
 // A device finds a frame by its number, so each has one once it is kept.
 TEST(KeptFramesReaderTest, FramesThatStayHaveTheirNumbers) {
   const EpisodeMaker maker = MakePixels();
@@ -139,16 +154,8 @@ TEST(KeptFramesReaderTest, FramesThatStayHaveTheirNumbers) {
                         .fills_frames = false,
                         .kept_frames = {.max_bytes = 1 << 30}});
     Batch batch;
-    const auto next = [&] {
-      ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-    };
-    const auto give_up = After(seconds(60));
-    while (reader.metrics().kept_frames_bytes < 101 * 300 &&
-           Clock::Real().Now() < give_up) {
-      next();
-    }
-    next();  // perhaps requested before all were kept
-    next();
+    ReadUntilKept(reader, &batch);
+    ReadNext(reader, &batch);
     FrameRoom room;
     for (int64_t i = 0; i < batch.size; ++i) {
       const auto step = Load<int64_t>(batch.observations, 2 * i + 1);
@@ -178,17 +185,9 @@ TEST(KeptFramesReaderTest, AFrameTravelsOnce) {
                       .shares_memory = false,
                       .kept_frames = {.max_bytes = 1 << 30}});
   Batch batch;
-  const auto next = [&] {
-    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  };
-  const auto give_up = After(seconds(60));
-  while (reader.metrics().kept_frames_bytes < 101 * 300 &&
-         Clock::Real().Now() < give_up) {
-    next();
-  }
-  next();  // perhaps requested before all were kept
+  ReadUntilKept(reader, &batch);
   const int64_t before = reader.metrics().received_bytes;
-  for (int i = 0; i < 10; ++i) next();
+  for (int i = 0; i < 10; ++i) ReadNext(reader, &batch);
   // 16 bytes of each observation, 8 of the action, and the columns
   EXPECT_LT(reader.metrics().received_bytes - before, 11 * 256 * 300);
   for (int64_t i = 0; i < batch.size; ++i) {
