@@ -1,0 +1,121 @@
+"""bench/run/learning trains by a stand-in for the fleet, and compares what it keeps."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import os
+import pathlib
+import sys
+import tempfile
+import textwrap
+import unittest
+
+SOURCES = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCES / "bench/run"))
+
+
+def load(name):
+    loader = importlib.machinery.SourceFileLoader(name, str(SOURCES / "bench/run" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+learning = load("learning")
+
+PUBLISHED = """# of others
+task,seed,frames,minutes,updates,return
+walker-run,MR.Q,100000,,,165
+cheetah-run,DrM,100000,,,368
+"""
+# evaluates every 20,000 frames, and refuses to resume a complete run as the fleet does
+FLEET = """\
+    #!{python}
+    import json, pathlib, sys
+    words = sys.argv[1:]
+    keys = dict(word.split("=", 1) for word in words if "=" in word)
+    is_resumed = words[0] == "--resume"
+    folder = pathlib.Path(words[1] if is_resumed else keys["run.dir"])
+    folder.mkdir(parents=True, exist_ok=True)
+    end = int(keys["learner.limits.max_frames"])
+    with open(folder / "calls", "a") as calls:
+        print(*words, file=calls)
+    curve = folder / "evaluations.jsonl"
+    done = len(curve.read_text().splitlines()) * 20000 if is_resumed else 0
+    if done >= end:
+        sys.exit("fleet: the run is complete")
+    (folder / "state.yaml").write_text("status: complete\\n")
+    with open(curve, "a") as file:
+        for frames in range(done + 20000, end + 1, 20000):
+            print(json.dumps(dict(seconds=frames / 500, step=frames // 2, frames=frames,
+                                  **{{"return": frames / 1000}})), file=file)
+"""
+
+
+class LearningTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.results = self.root / "bench/results/learning"
+        self.results.mkdir(parents=True)
+        (self.results / "published.csv").write_text(PUBLISHED)
+        (self.root / "recipe.yaml").write_text("run: {name: recipe}\n")
+        self.write_program("fleet")
+
+    def write_program(self, name):
+        program = self.root / "build/release/bin" / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(textwrap.dedent(FLEET.format(python=sys.executable)))
+        os.chmod(program, 0o755)
+
+    def call(self, *words):
+        """Exit code and output of a call."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            code = learning.main(list(map(str, words)), self.root)
+        return code, output.getvalue()
+
+    def train(self, *words):
+        return self.call("run", "arm", self.root / "recipe.yaml", *words)
+
+    def test_the_published_curves_are_where_it_looks_for_them(self):
+        self.assertTrue((SOURCES / learning.RESULTS / "published.csv").is_file())
+
+    def test_a_study_keeps_its_curves_and_prints_them_beside_published_ones(self):
+        code, output = self.train("--tasks", "walker-run", "--seeds", 1, 2,
+                                  "--frames", 100_000, "--jobs", 2)
+        self.assertEqual(code, 0)
+        lines = (self.results / "arm.csv").read_text().splitlines()
+        self.assertIn("walker-run,2,100000,3.33,50000,100.0", lines)
+        self.assertEqual(len([line for line in lines if line.startswith("walker-run,1,")]), 5)
+        row = next(line for line in output.splitlines() if line.startswith("walker-run"))
+        self.assertEqual(row.split(), ["walker-run", "100", "(100-100;", "2)", "165"])
+
+    def test_another_recipe_under_the_same_name_is_refused(self):
+        words = ("--tasks", "walker-run", "--frames", 20_000)
+        self.train(*words)
+        with self.assertRaisesRegex(SystemExit, "give these runs another NAME"):
+            self.train(*words, "--set", "task.action_repeat=4")
+
+    def test_the_same_command_continues_and_leaves_complete_runs_alone(self):
+        words = ("--tasks", "walker-run", "--frames")
+        for frames, calls in ((40_000, 1), (40_000, 1), (80_000, 2)):
+            code, _ = self.train(*words, frames)
+            self.assertEqual(code, 0)
+            made = (self.root / "build/learning/arm/walker-run-1/calls").read_text()
+            self.assertEqual(len(made.splitlines()), calls)
+        self.assertIn("--resume", made.splitlines()[1])
+
+    def test_a_run_that_fails_is_named_with_its_last_line(self):
+        program = self.root / "build/release/bin/fleet"
+        program.write_text("#!/bin/sh\necho no device\nexit 3\n")
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code, _ = self.train("--tasks", "walker-run")
+        self.assertEqual(code, 1)
+        self.assertIn("walker-run-1.log: the run ended with 3: no device", errors.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
