@@ -36,17 +36,21 @@ def difference(kept, given):
     return "".join(f"  {line}\n" for line in changed if not line.startswith("@@"))
 
 
+def read_records(path):
+    """The records of a file of JSON lines; the last line may be cut."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(True) if line.endswith("\n")]
+
+
 def read_evaluations(folder):
-    path = folder / "evaluations.jsonl"
-    if not path.exists():
-        return []
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = read_records(folder / "evaluations.jsonl")
     return [line for line in lines if line.get("frames") is not None]
 
 
 def last_frames(folder):
-    """Frames of the last evaluation of a run, 0 without one."""
-    return max((line["frames"] for line in read_evaluations(folder)), default=0)
+    """Frames that a run has reached. Its last evaluation may be before its end."""
+    lines = read_records(folder / "learner.jsonl") + read_evaluations(folder)
+    return max((line.get("frames") or 0 for line in lines), default=0)
 
 
 def processor():

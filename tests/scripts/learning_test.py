@@ -28,7 +28,7 @@ task,seed,frames,minutes,updates,return
 walker-run,MR.Q,100000,,,165
 cheetah-run,DrM,100000,,,368
 """
-# evaluates every 20,000 frames, and refuses to resume a complete run as the fleet does
+# evaluates every 20,000 frames but not at the end, and refuses to resume a complete run as the fleet does
 FLEET = """\
     #!{python}
     import json, pathlib, sys
@@ -42,9 +42,10 @@ FLEET = """\
         print(*words, file=calls)
     curve = folder / "evaluations.jsonl"
     done = len(curve.read_text().splitlines()) * 20000 if is_resumed else 0
-    if done >= end:
+    if is_resumed and json.loads((folder / "learner.jsonl").read_text())["frames"] >= end:
         sys.exit("fleet: the run is complete")
     (folder / "state.yaml").write_text("status: complete\\n")
+    (folder / "learner.jsonl").write_text(json.dumps(dict(step=end // 2, frames=end)) + "\\n")
     with open(curve, "a") as file:
         for frames in range(done + 20000, end + 1, 20000):
             print(json.dumps(dict(seconds=frames / 500, step=frames // 2, frames=frames,
@@ -100,7 +101,7 @@ class LearningTest(unittest.TestCase):
 
     def test_the_same_command_continues_and_leaves_complete_runs_alone(self):
         words = ("--tasks", "walker-run", "--frames")
-        for frames, calls in ((40_000, 1), (40_000, 1), (80_000, 2)):
+        for frames, calls in ((50_000, 1), (50_000, 1), (80_000, 2)):
             code, _ = self.train(*words, frames)
             self.assertEqual(code, 0)
             made = (self.root / "build/learning/arm/walker-run-1/calls").read_text()
