@@ -10,13 +10,15 @@ import difflib
 import json
 import pathlib
 import platform
-import random
+import shutil
 import statistics
 import subprocess
 
 FIELDS = ["task", "seed", "frames", "minutes", "updates", "return"]
 MARKS = {"frames": [100_000, 200_000, 500_000, 1_000_000],
          "minutes": [2, 5, 10, 20, 40, 60]}
+COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b",
+          "#e377c2", "#7f7f7f", "#bcbd22", "#000000", "#5254a3")
 
 
 def read_config(path):
@@ -149,57 +151,38 @@ def at(curve, x):
     return before[1]
 
 
-def interquartile_mean(values):
-    """Mean of the middle half, with weights at its ends (rliable, 2021)."""
-    ordered = sorted(values)
-    cut = len(ordered) / 4
-    total = weight = 0.0
-    for i, value in enumerate(ordered):
-        share = max(0.0, min(i + 1, len(ordered) - cut) - max(i, cut))
-        total += share * value
-        weight += share
-    return total / weight
-
-
-def interval(values, statistic=interquartile_mean, rounds=2000):
-    """95 % interval of a statistic, by the bootstrap over the values."""
-    if len(values) < 2:
-        return values[0], values[0]
-    draw = random.Random(1)
-    drawn = sorted(statistic(draw.choices(values, k=len(values)))
-                   for _ in range(rounds))
-    return drawn[int(0.025 * rounds)], drawn[int(0.975 * rounds) - 1]
+def cell(values):
+    """The mean; in brackets the least and the largest, and the number of values."""
+    if not values:
+        return ""
+    mean = f"{statistics.fmean(values):.0f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ({min(values):.0f}-{max(values):.0f}; {len(values)})"
 
 
 def table(studies, axis="frames"):
-    """The mean return by task at each mark of the axis: a column per study. In
-    brackets the least and the largest of the seeds, and their number."""
+    """The mean return by task at each mark of the axis: a column per study that has
+    come there."""
     tasks = tasks_of(studies)
     trained = [study[task] for study in studies.values() for task in tasks
                if task in study and not is_published(study[task])]
-    lines = []
+    tables = []
     for mark in MARKS[axis]:
         if trained and not any(values_at(seeds, mark) for seeds in trained):
             continue
-        lines.append(f"{mark:,} {axis}".ljust(26)
-                     + "".join(name.rjust(24) for name in studies))
-        means = {name: [] for name in studies}
-        for task in tasks:
-            cells = []
-            for name, study in studies.items():
-                values = values_at(study.get(task, {}), mark)
-                text = ""
-                if values:
-                    means[name].append(statistics.fmean(values))
-                    text = f"{means[name][-1]:.0f}"
-                if len(values) > 1:
-                    text += f" ({min(values):.0f}-{max(values):.0f}; {len(values)})"
-                cells.append(text.rjust(24))
-            lines.append(task.ljust(26) + "".join(cells))
-        lines.append("mean of its tasks".ljust(26) + "".join(
-            (f"{statistics.fmean(m):.0f} ({len(m)})" if m else "").rjust(24)
-            for m in means.values()) + "\n")
-    return "\n".join(lines)
+        columns = [[f"{mark:,} {axis}", *tasks, "mean of its tasks"]]
+        for name, study in studies.items():
+            values = [values_at(study.get(task, {}), mark) for task in tasks]
+            means = [statistics.fmean(v) for v in values if v]
+            if means:
+                columns.append([name, *map(cell, values),
+                                f"{statistics.fmean(means):.0f} ({len(means)})"])
+        widths = [max(map(len, column)) + 2 for column in columns]
+        tables.append("".join(
+            "".join([first.ljust(widths[0]), *map(str.rjust, row, widths[1:])]).rstrip() + "\n"
+            for first, *row in zip(*columns)))
+    return "\n".join(tables) or f"no run has come to {MARKS[axis][0]:,} {axis}\n"
 
 
 def first_over(paths, score):
@@ -218,54 +201,74 @@ def first_over(paths, score):
     return "\n".join(lines)
 
 
-def band(seeds):
-    """(frames, interquartile mean, low, high) over the seeds, where all are."""
-    end = min(max(point[0] for point in curve) for curve in seeds.values())
-    rows = []
-    for i in range(1, 51):
-        frames = end * i / 50
-        values = [at(curve, frames) for curve in seeds.values()]
-        rows.append((frames, interquartile_mean(values), *interval(values, rounds=400)))
-    return rows
+def mean_curve(seeds):
+    """(frames, mean of the seeds), where all have been."""
+    first = max(min(point[0] for point in curve) for curve in seeds.values())
+    last = min(max(point[0] for point in curve) for curve in seeds.values())
+    marks = [first + (last - first) * i / 50 for i in range(51)]
+    return [(x, statistics.fmean(at(curve, x) for curve in seeds.values())) for x in marks]
+
+
+def panel(studies, task):
+    """gnuplot's commands for a task: a thin line per seed and a thick one for their
+    mean, points for published means; as far as the next mark behind the runs."""
+    data, parts = [], []
+    ends = [point[0] for study in studies.values() for curve in study.get(task, {}).values()
+            if not is_published(study[task]) for point in curve]
+    end = max(ends, default=0)
+    end = next((mark for mark in MARKS["frames"] if mark >= end), end) if ends else None
+
+    def add(curve, style):
+        block = f"$d{len(data)}"
+        data.append("\n".join([f"{block} << END",
+                               *(f"{x / 1000:g} {value:g}" for x, value in curve), "END"]))
+        parts.append(f"{block} using 1:2 with {style} notitle")
+
+    for n, study in enumerate(studies.values(), 1):
+        seeds = study.get(task, {})
+        if is_published(seeds):
+            add(sorted(seeds["mean"]), published_style(n))
+        elif seeds:
+            for curve in seeds.values() if len(seeds) > 1 else ():
+                add(sorted(curve), f"lines lw 0.7 lc {n}")
+            add(mean_curve(seeds), own_style(n))
+    return [*data, f"set title '{task}'", f"set xrange [0:{1.02 * end / 1000 if end else '*'}]",
+            "plot " + ", ".join(parts)]
+
+
+def published_style(n):
+    return f"points pt {n + 3} ps 1.3 lw 1.5 lc {n}"
+
+
+def own_style(n):
+    return f"lines lw 3 lc {n}"
+
+
+def key(studies, tasks):
+    """gnuplot's commands for a panel of names."""
+    names = [f'NaN with {(published_style if is_published(seeds) else own_style)(n)} '
+             f'title "{name}"'
+             for n, (name, study) in enumerate(studies.items(), 1)
+             for seeds in [next((study[task] for task in tasks if task in study), None)]
+             if seeds]
+    return ["unset border", "unset tics", "unset title", "unset xlabel",
+            "set key at graph 0,1 left top Left reverse samplen 2", "set xrange [0:1]",
+            "plot " + ", ".join(names)]
 
 
 def plot(studies, path):
-    """Draws a panel per task, as far as its runs came: a line per study, its
-    interval over seeds shaded."""
+    """Draws a panel per task, and one with the names of the studies."""
+    if shutil.which("gnuplot") is None:
+        raise SystemExit("gnuplot is not installed; hint: scripts/setup run installs it")
     tasks = tasks_of(studies)
-    columns = min(4, len(tasks))
-    height = (len(tasks) + columns - 1) // columns
-    script = [f"set terminal pngcairo noenhanced size {420 * columns},{300 * height + 40}",
-              f"set output '{path}'", "set yrange [0:1000]",
-              "set xlabel 'thousand frames' offset 0,0.7",
+    columns = min(5, len(tasks) + 1)
+    height = len(tasks) // columns + 1
+    script = [f"set terminal pngcairo noenhanced size {380 * columns},{300 * height}",
+              f"set output '{path}'", f"set linetype cycle {len(COLORS)}",
+              *(f"set linetype {n} lc rgb '{color}'" for n, color in enumerate(COLORS, 1)),
+              "set yrange [0:1000]", "set xlabel 'thousand frames' offset 0,0.7",
               f"set multiplot layout {height},{columns}"]
-    for t, task in enumerate(tasks):
-        parts = []
-        points = [point for study in studies.values()
-                  for curve in study.get(task, {}).values()
-                  if not is_published(study[task]) for point in curve]
-        for n, (name, study) in enumerate(studies.items()):
-            seeds = study.get(task)
-            if not seeds:
-                continue
-            block = f"$d{t}_{n}"
-            rows = ([(f, r, r, r) for f, r in sorted(seeds["mean"])]
-                    if is_published(seeds) else band(seeds))
-            script.append(f"{block} << END")
-            script += [" ".join(f"{value:g}" for value in row) for row in rows]
-            script.append("END")
-            if is_published(seeds):
-                parts.append(f"{block} using ($1/1000):2 with linespoints dt 2 pt 7 "
-                             f"lc {n + 1} title \"{name}\"")
-                continue
-            parts.append(f"{block} using ($1/1000):3:4 with filledcurves "
-                         f"fs transparent solid 0.2 lc {n + 1} notitle")
-            parts.append(f"{block} using ($1/1000):2 with lines lw 2 lc {n + 1} "
-                         f"title \"{name} ({len(seeds)})\"")
-        end = max((point[0] for point in points), default=0) / 1000
-        # the key lies where no curve is
-        is_low = bool(points) and max(point[1] for point in points) < 600
-        script += [f"set title '{task}'", f"set xrange [0:{end or '*'}]",
-                   f"set key {'top left' if is_low else 'bottom right'} samplen 1"]
-        script.append("plot " + ", ".join(parts))
+    for task in tasks:
+        script += panel(studies, task)
+    script += key(studies, tasks)
     subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True)

@@ -2,9 +2,11 @@
 
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench/run"))
 import learning_curves  # noqa: E402
@@ -86,15 +88,45 @@ class LearningCurvesTest(unittest.TestCase):
             ["arm walker-walk seed 1: 100 after 40,000 frames, 2.0 minutes",
              "arm walker-walk seed 2: 100 after never; best 50"])
 
-    def test_interquartile_means_leave_out_a_quarter_at_each_end(self):
-        mean = learning_curves.interquartile_mean
-        self.assertEqual(mean([100, 2, 3, -100]), 2.5)
-        self.assertEqual(mean([7]), 7)
-        self.assertAlmostEqual(mean([0, 1, 8]), (0.25 * 0 + 1 + 0.25 * 8) / 1.5)
-        low, high = learning_curves.interval([1, 2, 3, 4, 5, 6, 7, 8])
-        self.assertLess(low, 4.5)
-        self.assertGreater(high, 4.5)
-        self.assertEqual(learning_curves.interval([3]), (3, 3))
+    def test_only_algorithms_with_figures_have_a_column(self):
+        write_runs(self.folder / "arm", {"walker-run-1": [90, 100, 110, 120, 130] * 2})
+        learning_curves.write_csv(self.folder / "arm.csv", self.folder / "arm", ["a command"])
+        (self.folder / "published.csv").write_text(PUBLISHED + (
+            "walker-run,DR.Q,100000,,,302\nwalker-run,TD-MPC2,200000,,,359\n"))
+        tables = learning_curves.table(learning_curves.read_csv(
+            [self.folder / "arm.csv", self.folder / "published.csv"])).split("\n\n")
+        self.assertEqual([table.splitlines()[0].split() for table in tables],
+                         [["100,000", "frames", "arm", "DR.Q"],
+                          ["200,000", "frames", "arm", "TD-MPC2"]])
+        self.assertEqual(tables[0].splitlines()[1].split(), ["walker-run", "130", "302"])
+
+    def test_a_table_says_if_no_run_has_come_far_enough(self):
+        studies = self.read({"walker-walk-1": [0, 100]})
+        self.assertEqual(learning_curves.table(studies), "no run has come to 100,000 frames\n")
+
+    def test_a_plot_has_a_line_per_seed_their_mean_and_published_points(self):
+        studies = self.read({"walker-walk-1": [0, 100, 200], "walker-walk-2": [0, 200]})
+        commands = learning_curves.panel(studies, "walker-walk")
+        self.assertEqual(commands[0], "$d0 << END\n20 0\n40 100\n60 200\nEND")
+        # the mean ends with the shorter curve
+        mean = commands[2].splitlines()
+        self.assertEqual((len(mean), mean[-2]), (53, "40 150"))
+        self.assertEqual(commands[3], "$d3 << END\n100 568\n500 953\nEND")
+        self.assertIn("set xrange [0:102.0]", commands)
+        styles = commands[-1].removeprefix("plot ").split(", ")
+        self.assertEqual([style.split()[4] for style in styles], ["lines"] * 3 + ["points"])
+        self.assertIn("lw 3", styles[2])
+
+    @unittest.skipIf(shutil.which("gnuplot") is None, "gnuplot is not installed")
+    def test_gnuplot_draws_it(self):
+        studies = self.read({"walker-walk-1": [0, 100, 200], "walker-walk-2": [0, 200]})
+        learning_curves.plot(studies, self.folder / "curves.png")
+        self.assertEqual((self.folder / "curves.png").read_bytes()[:4], b"\x89PNG")
+
+    def test_a_plot_without_gnuplot_says_how_to_get_it(self):
+        with mock.patch.object(shutil, "which", return_value=None):
+            with self.assertRaisesRegex(SystemExit, "scripts/setup run installs it"):
+                learning_curves.plot({}, self.folder / "curves.png")
 
     def test_a_configuration_is_read_with_its_bases_and_compared(self):
         (self.folder / "base.yaml").write_text("# said\nb: 1\n")
