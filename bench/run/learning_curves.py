@@ -10,6 +10,7 @@ import difflib
 import json
 import pathlib
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -25,8 +26,10 @@ def read_config(path):
     """The lines of a configuration and of its bases, without comments."""
     lines = [line.rstrip() for line in path.read_text().splitlines()
              if line.strip() and not line.lstrip().startswith("#")]
-    bases = [line.split()[1] for line in lines if line.startswith("base:")]
-    for base in bases:
+    # one file, or [FILE, FILE]
+    bases = [line.partition(":")[2].partition("#")[0] for line in lines
+             if line.startswith("base:")]
+    for base in re.findall(r"[^\s\[\],]+", " ".join(bases)):
         lines += read_config(path.parent / base)
     return lines
 

@@ -132,6 +132,10 @@ class LearningCurvesTest(unittest.TestCase):
         (self.folder / "base.yaml").write_text("# said\nb: 1\n")
         run = self.folder / "run.yaml"
         run.write_text("base: base.yaml\n\na: 2  # why\n")
+        (self.folder / "last.yaml").write_text("c: 3\n")
+        both = self.folder / "both.yaml"
+        both.write_text("base: [base.yaml, last.yaml]  # two\n")
+        self.assertEqual(learning_curves.read_config(both)[1:], ["b: 1", "c: 3"])
         kept = {"config": learning_curves.read_config(run), "set": []}
         self.assertEqual(kept["config"], ["base: base.yaml", "a: 2  # why", "b: 1"])
         given = dict(kept, set=["a=3"])
