@@ -58,6 +58,17 @@ def last_frames(folder):
     return max((line.get("frames") or 0 for line in lines), default=0)
 
 
+def progress(folder, frames):
+    """How far a run of so many frames has come, in a line."""
+    steps = read_records(folder / "learner.jsonl")
+    if not steps:
+        return "no update yet"
+    last, evaluations = steps[-1], read_evaluations(folder)
+    returned = f"return {evaluations[-1]['return']:.0f}" if evaluations else "no evaluation yet"
+    return (f"{last_frames(folder):,.0f} of {frames:,} frames, {last['seconds'] / 60:.1f} minutes, "
+            f"{last['step'] / max(last['seconds'], 1e-9):.1f} updates/s, {returned}")
+
+
 def processor():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -88,6 +99,8 @@ def write_csv(path, folder, comments):
     rows += [[task, seed, str(line["frames"]), f"{line['seconds'] / 60:.2f}",
               str(line["step"]), f"{line['return']:.1f}"]
              for task, seed, lines in runs for line in lines]
+    if not rows:
+        return
     rows.sort(key=lambda row: (row[0], row[1], int(row[2])))
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="") as file:

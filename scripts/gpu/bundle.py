@@ -20,7 +20,9 @@ TESTS = ("op_parity_test", "torch_ops_test", "torch_d4pg_test", "torch_models_te
          "torch_bf16_test", "gpu_test", "planted_errors")
 PROGRAMS = ("bench_learner", "fleet", "actor", "evaluator", "learner", "replay")
 DATA = ("configs", "tests/golden/torch", "bench/workloads", "scripts/gpu/check",
-        "scripts/gpu/bundled.py", "scripts/gpu/peers.py", "bench/run/learner_peer.py", "bench/run/peer_timing.py",
+        "scripts/gpu/bundled.py", "scripts/gpu/peers.py", "bench/run/learning",
+        "bench/run/learning_curves.py", "bench/results/learning/published.csv",
+        "bench/run/learner_peer.py", "bench/run/peer_timing.py",
         "scripts/goldens/torch_d4pg.py", "scripts/goldens/torch_environment.py",
         "scripts/goldens/torch_resnet50.py", "scripts/goldens/torch_sngan.py")
 # of the suite's models: the twelve tasks of bench/results
