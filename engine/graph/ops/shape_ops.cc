@@ -194,6 +194,11 @@ std::vector<Output> IdentityGradient(const GradientContext& context) {
 Output Reshape(Output x, const std::vector<int64_t>& dims, CallSite site) {
   static const OpDef op{
       .name = "Reshape", .infer = &InferReshape, .gradient = &ReshapeGradient};
+  // one reshape in place of two
+  if (x.producer().op == &op) {
+    const Endpoint from = x.producer().inputs[0];
+    x = {x.graph, from.node, from.index};
+  }
   if (ToVector(x.shape()) == dims) return x;
   return x.graph->Add(
       {.op = &op, .inputs = {x}, .attributes = {{"shape", dims}}}, site);
