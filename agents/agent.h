@@ -63,6 +63,10 @@ class Agent {
  public:
   virtual ~Agent() = default;
 
+  // How many of the observations of a window of `window` steps the agent reads,
+  // in [1, window] (LearningSpec::window_observations).
+  virtual int64_t NumWindowObservations(int64_t window) const { return window; }
+
   // Throws ConfigError if the agent cannot learn this problem.
   virtual void Check(const LearningSpec& spec) const = 0;
 

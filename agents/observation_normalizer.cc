@@ -91,10 +91,11 @@ TransitionBatch ObservationNormalizer::operator()(TransitionBatch batch,
                                                   CallSite site) const {
   const auto normalize = [&](Output* x) { *x = (*this)(*x, site); };
   normalize(is_beside_pixels_ ? &batch.state : &batch.observation);
-  normalize(is_beside_pixels_ ? &batch.next_state : &batch.next_observation);
   if (batch.window) {
     normalize(is_beside_pixels_ ? &batch.window->state
                                 : &batch.window->observation);
+  } else {
+    normalize(is_beside_pixels_ ? &batch.next_state : &batch.next_observation);
   }
   return batch;
 }

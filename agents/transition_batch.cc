@@ -8,8 +8,8 @@ namespace {
 
 using graph::Output;
 
-// What a row, or a step of a row's window, holds.
-enum class Content { kObservation, kState, kAction, kNumber };
+// What a row, or a step or observation of a row's window, holds.
+enum class Content { kObservation, kState, kAction, kNumber, kSteps };
 
 template <typename Batch>
 struct Field {
@@ -23,20 +23,23 @@ constexpr Field<TransitionBatch> kOfRows[] = {
     {"action", &TransitionBatch::action, Content::kAction},
     {"reward", &TransitionBatch::reward, Content::kNumber},
     {"discount", &TransitionBatch::discount, Content::kNumber},
-    {"next_observation", &TransitionBatch::next_observation,
-     Content::kObservation},
     {"importance_weight", &TransitionBatch::importance_weight,
      Content::kNumber},
-    {"state", &TransitionBatch::state, Content::kState},
+    {"state", &TransitionBatch::state, Content::kState}};
+
+// without a window
+constexpr Field<TransitionBatch> kOfEnds[] = {
+    {"next_observation", &TransitionBatch::next_observation,
+     Content::kObservation},
     {"next_state", &TransitionBatch::next_state, Content::kState}};
 
 constexpr Field<StepWindow> kOfWindows[] = {
     {"window_observation", &StepWindow::observation, Content::kObservation},
+    {"window_follows", &StepWindow::follows, Content::kSteps},
     {"window_action", &StepWindow::action, Content::kAction},
     {"window_reward", &StepWindow::reward, Content::kNumber},
     {"window_discount", &StepWindow::discount, Content::kNumber},
     {"window_mask", &StepWindow::mask, Content::kNumber},
-    {"window_bootstrap", &StepWindow::bootstrap, Content::kNumber},
     {"window_state", &StepWindow::state, Content::kState}};
 
 constexpr Field<TransitionBatch> kOfPrior{
@@ -54,7 +57,11 @@ void VisitFields(const LearningSpec& spec, Visit visit) {
       }
     };
     visit_all(kOfRows);
-    if (spec.window > 0) visit_all(kOfWindows);
+    if (spec.window > 0) {
+      visit_all(kOfWindows);
+    } else {
+      visit_all(kOfEnds);
+    }
   }
   if (spec.has_prior) visit(kOfPrior);
 }
@@ -78,6 +85,9 @@ graph::TensorType TypeOf(const LearningSpec& spec, Content content,
       break;
     case Content::kNumber:
       break;
+    case Content::kSteps:
+      leading.push_back(spec.window);
+      break;
   }
   return {dtype, Shape(std::span<const int64_t>(leading))};
 }
@@ -87,8 +97,11 @@ std::vector<int64_t> LeadingDims(const LearningSpec& /*spec*/, int64_t rows,
   return {rows};
 }
 std::vector<int64_t> LeadingDims(const LearningSpec& spec, int64_t rows,
-                                 const Field<StepWindow>& /*field*/) {
-  return {rows, spec.window};
+                                 const Field<StepWindow>& field) {
+  const bool is_observed = field.content == Content::kObservation ||
+                           field.content == Content::kState ||
+                           field.content == Content::kSteps;
+  return {rows, is_observed ? spec.window_observations : spec.window};
 }
 
 Output& OutputOf(TransitionBatch& batch, const Field<TransitionBatch>& field) {

@@ -13,17 +13,19 @@
 
 namespace replicant::agents {
 
-// The H steps that follow o_t in each row of a batch, as inputs of a graph. A
-// window has k steps; all inputs after them are 0.
+// The H steps that follow o_t in each row of a batch, as inputs of a graph, and
+// T of the observations that they lead to: first the one where the return
+// bootstraps, then others, drawn at random where T < H. A window has k steps;
+// all inputs after them, and after k observations, are 0.
 struct StepWindow {
-  graph::Output observation;  // [B, H, ...]: o_{t+1} ...
-  graph::Output state;        // [B, H, S], see TransitionBatch
-  graph::Output action;       // [B, H, A]: a_t ...
-  graph::Output reward;       // [B, H]: r_{t+1} ...
-  graph::Output discount;     // [B, H]: d_{t+1} ..., 0 at an end
-  graph::Output mask;         // [B, H]: 1 for a step of the window, else 0
-  // [B, H]: 1 for the step whose observation is next_observation, else 0
-  graph::Output bootstrap;
+  graph::Output observation;  // [B, T, ...]
+  graph::Output state;        // [B, T, S], see TransitionBatch
+  // [B, T, H]: 1 where step h, which is 0 for a_t, leads to the observation
+  graph::Output follows;
+  graph::Output action;    // [B, H, A]: a_t ...
+  graph::Output reward;    // [B, H]: r_{t+1} ...
+  graph::Output discount;  // [B, H]: d_{t+1} ..., 0 at an end
+  graph::Output mask;      // [B, H]: 1 for a step of the window, else 0
 };
 
 // A batch of n-step transitions (replay/table/n_step.h) as inputs of a graph.
@@ -38,8 +40,10 @@ struct TransitionBatch {
   graph::Output action;    // [B, A], in [-1, 1]
   graph::Output reward;    // [B]: R, the discounted sum of n rewards
   graph::Output discount;  // [B]: D, product of n discounts; 0 at an end
-  graph::Output next_observation;   // [B, ...]: where the return bootstraps
-  graph::Output next_state;         // [B, S]
+  // [B, ...] and [B, S]: where the return bootstraps; none with a window, whose
+  // first observation this is
+  graph::Output next_observation = {};
+  graph::Output next_state = {};
   graph::Output importance_weight;  // [B], > 0; largest of the batch is <= 1
   // [B]: for a row of prior data the rows of the whole batch / those of prior
   // data, else 0: mean_b(prior_weight[b] * x[b]) over the whole batch is the

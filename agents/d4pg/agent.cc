@@ -37,6 +37,11 @@ class D4pgAgent : public Agent {
     static_cast<void>(SupportOf(spec));
   }
 
+  int64_t NumWindowObservations(int64_t window) const override {
+    const int64_t targets = config_.representation.num_targets();
+    return targets > 0 ? std::min(targets, window) : window;
+  }
+
   Output BuildPolicy(Graph& graph, const TaskSpec& task,
                      const PolicyOptions& options) const override {
     return d4pg::BuildPolicy(graph, config_, {.task = task}, options);

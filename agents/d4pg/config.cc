@@ -167,6 +167,17 @@ RepresentationConfig RepresentationConfig::Read(config::Reader& reader) {
       "horizon", &c.horizon, {0, 100},
       "number of steps that a model predicts from an observation's embedding "
       "and the following actions; must equal the table's window. 0: no model");
+  reader.Field(
+      "targets", &c.targets, {0, 100},
+      "number of those steps whose next embedding a row's loss has, since "
+      "embedding pictures takes the most time: the one where the return "
+      "bootstraps, and others drawn at random, which count for all. 0: all");
+  if (c.targets > c.horizon) {
+    reader.Error("targets",
+                 fmt::format("{} next embeddings of {} steps; want at most "
+                             "horizon {}",
+                             c.targets, c.horizon, c.horizon));
+  }
   reader.Field("action_embedding_size", &c.action_embedding_size, {1, kMaxSize},
                "size of the embedding of an action");
   reader.Field("hidden_sizes", &c.hidden_sizes, {1, kMaxSize}, {1, 16},

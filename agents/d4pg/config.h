@@ -109,6 +109,7 @@ struct OptimizerConfig {
 // sizes and weights: arXiv:2501.16142, table of hyperparameters.
 struct RepresentationConfig {
   int64_t horizon = 0;  // H, steps; 0: no representation
+  int64_t targets = 0;  // T, next embeddings of a row; 0: H
   int64_t action_embedding_size = 256;
   std::vector<int64_t> hidden_sizes = {512, 512};
   int64_t state_action_size = 512;  // Y
@@ -119,6 +120,9 @@ struct RepresentationConfig {
   double contrast_temperature = 0.1;
 
   static RepresentationConfig Read(config::Reader& reader);
+
+  // T
+  int64_t num_targets() const { return targets > 0 ? targets : horizon; }
 };
 
 // weight[t] * behaviour cloning in the policy's loss (agents/d4pg/losses.h), t

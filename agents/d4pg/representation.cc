@@ -14,7 +14,7 @@
 namespace replicant::agents::d4pg {
 namespace {
 
-// Takes a window that has ended out of a softmax: the cosines over any
+// Takes a row without a target out of a softmax: the cosines over any
 // temperature in use are below it.
 constexpr double kNever = 1e4;
 
@@ -41,6 +41,39 @@ Output Normalized(Output x) {
   return graph::Div(x, graph::Sqrt(graph::Add(square, 1e-24)));
 }
 
+// The targets by the step that leads to them; 0 for a step without one.
+// targets [B, T, Z], follows [B, T, H] -> [B, H, Z]
+Output TargetsByStep(Output targets, Output follows) {
+  const int64_t batch = follows.shape()[0];
+  const int64_t horizon = follows.shape()[2];
+  Output sum;
+  for (int64_t t = 0; t < follows.shape()[1]; ++t) {
+    const Output target =
+        graph::Reshape(StepOf(targets, t), {batch, 1, targets.shape()[2]});
+    const Output of_step =
+        graph::Reshape(StepOf(follows, t), {batch, horizon, 1});
+    const Output term = graph::Mul(target, of_step);
+    sum = sum.is_valid() ? graph::Add(sum, term) : term;
+  }
+  return sum;
+}
+
+// How often the losses of each step's target count, [B, H]: 0 without one.
+Output TargetWeights(const StepWindow& window) {
+  const int64_t batch = window.mask.shape()[0];
+  const auto horizon = static_cast<double>(window.mask.shape()[1]);
+  const Output first = StepOf(window.follows, 0);
+  const Output others =
+      graph::Sub(graph::ReduceSum(window.follows, {.axes = {1}}), first);
+  const Output other_steps = graph::Sub(window.mask, first);
+  const Output num_others = graph::ReduceSum(others, {.axes = {1}});
+  const Output count = graph::Div(graph::ReduceSum(other_steps, {.axes = {1}}),
+                                  // a window of one step has no others
+                                  graph::Clip(num_others, 1.0, horizon));
+  return graph::Add(first,
+                    graph::Mul(others, graph::Reshape(count, {batch, 1})));
+}
+
 // 0, 1 ... B - 1
 Output RowNumbers(Graph& graph, int64_t batch) {
   HostTensor numbers(DType::kI64, Shape({batch}));
@@ -49,17 +82,17 @@ Output RowNumbers(Graph& graph, int64_t batch) {
   return graph.Constant(numbers.view());
 }
 
-// InfoNCE of each row. z_s, target [B, Z], mask [B] -> [B]
-Output ContrastLoss(Output z_s, Output target, Output mask,
+// InfoNCE of each row. z_s, target [B, Z], has_target [B] -> [B]
+Output ContrastLoss(Output z_s, Output target, Output has_target,
                     double temperature) {
-  const int64_t batch = mask.shape()[0];
+  const int64_t batch = has_target.shape()[0];
   const Output cosines =
       graph::MatMul(Normalized(z_s), Normalized(target), {.transpose_b = true});
-  const Output has_ended =
-      graph::Reshape(graph::Affine(mask, -kNever, kNever), {1, batch});
+  const Output without_target =
+      graph::Reshape(graph::Affine(has_target, -kNever, kNever), {1, batch});
   return graph::SoftmaxCrossEntropyWithLabels(
-      graph::Sub(graph::Mul(cosines, 1.0 / temperature), has_ended),
-      RowNumbers(*mask.graph, batch));
+      graph::Sub(graph::Mul(cosines, 1.0 / temperature), without_target),
+      RowNumbers(*has_target.graph, batch));
 }
 
 }  // namespace
@@ -168,14 +201,19 @@ RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
   struct Part {
     std::string name;
     double weight;
+    Output counts;                  // how often a step counts, [B, H]
     std::vector<Output> rows = {};  // by step, [B] each
   };
-  std::vector<Part> parts = {{"latent_loss", config.latent_weight},
-                             {"reward_loss", config.reward_weight},
-                             {"end_loss", config.end_weight}};
+  const Output of_targets = TargetWeights(window);
+  std::vector<Part> parts = {{"latent_loss", config.latent_weight, of_targets},
+                             {"reward_loss", config.reward_weight, window.mask},
+                             {"end_loss", config.end_weight, window.mask}};
   if (config.contrast_weight > 0.0) {
-    parts.push_back({"contrast_loss", config.contrast_weight});
+    parts.push_back({"contrast_loss", config.contrast_weight, of_targets});
   }
+  const Output targets =
+      graph::StopGradient(TargetsByStep(inputs.targets, window.follows));
+  const Output has_target = graph::ReduceSum(window.follows, {.axes = {1}});
   RepresentationLossResult result;
   result.hidden.push_back(inputs.z_s);
   Output z_s = inputs.z_s;
@@ -185,8 +223,7 @@ RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
     if (i == 0) result.z_sa = z_sa;
     const Predictor::Result next = predictor(z_sa);
     z_s = next.z_s;
-    const Output mask = StepOf(window.mask, i);
-    const Output target = graph::StopGradient(StepOf(inputs.next_z_s, i));
+    const Output target = StepOf(targets, i);
     const Output end = graph::Affine(StepOf(window.discount, i), -1.0, 1.0);
     std::vector<Output> losses = {
         graph::ReduceMean(graph::Square(graph::Sub(z_s, target)),
@@ -195,11 +232,12 @@ RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
                                    TwoHotReward(StepOf(window.reward, i))),
         graph::Square(graph::Sub(next.end, end))};
     if (config.contrast_weight > 0.0) {
-      losses.push_back(
-          ContrastLoss(z_s, target, mask, config.contrast_temperature));
+      losses.push_back(ContrastLoss(z_s, target, StepOf(has_target, i),
+                                    config.contrast_temperature));
     }
     for (size_t p = 0; p < parts.size(); ++p) {
-      parts[p].rows.push_back(graph::Mul(losses[p], mask));
+      parts[p].rows.push_back(
+          graph::Mul(losses[p], StepOf(parts[p].counts, i)));
     }
   }
   // a batch has at least one step

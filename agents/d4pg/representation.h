@@ -13,7 +13,8 @@
 // the next steps: z_s = f(s) is the encoder's embedding, z_sa = g(z_s, a), and
 // one linear layer maps z_sa to the next z_s, the reward and the end. The
 // model's loss alone trains f and g. The policy reads z_s, the critic z_sa.
-// Letters: B batch, H horizon, Z size of z_s, Y size of z_sa, A actions.
+// Letters: B batch, H horizon, T targets, Z size of z_s, Y size of z_sa, A
+// actions.
 //
 // Variables:
 //
@@ -78,20 +79,22 @@ Output TwoHotReward(Output reward, CallSite site = CallSite::Here());
 struct RepresentationInputs {
   Output z_s;         // [B, Z] of o_t; the loss trains the encoder through it
   StepWindow window;  // its observations are not read
-  Output next_z_s;    // [B, H, Z], of the target encoder
+  Output targets;     // [B, T, Z]: theirs by the target encoder
 };
 
 struct RepresentationLossResult {
   // mean_b sum_{i<k} (latent_weight * l + reward_weight * r + end_weight * e +
-  // contrast_weight * c), with the losses of step i. No gradient flows into
-  // the targets. []
+  // contrast_weight * c), with the losses of step i. Where T < H, l and c of
+  // the first target's step count once, those of the n - 1 other targets'
+  // (k - 1) / (n - 1) times, and the rest 0: as much on average. No gradient
+  // flows into the targets. []
   Output loss;
   // Means over the steps of all windows, [] each: "latent_loss" of l, the mean
   // over Z of (predicted - next z_s)^2; "reward_loss" of r, the cross-entropy,
   // nats; "end_loss" of e, (predicted - end)^2; and with a contrast_weight
   // "contrast_loss" of c, nats: InfoNCE (arXiv:1807.03748, eq. 4) of predicted
-  // and next z_s, by the cosine over contrast_temperature, against the next
-  // z_s of the batch's other windows at the same step (DR.Q, arXiv:2605.11711).
+  // and next z_s, by the cosine over contrast_temperature, against the targets
+  // of the batch's other windows at the same step (DR.Q, arXiv:2605.11711).
   std::vector<std::pair<std::string, Output>> parts;
   Output z_sa;  // [B, Y], of o_t and its action
   // z_s of o_t and g's activations on the way to z_sa

@@ -137,7 +137,7 @@ Output Shifted(const TaskSpec& task, Output observation, Output offsets) {
   return JoinImages(images);
 }
 
-// [B, H, ...] -> [B H, ...]
+// [B, T, ...] -> [B T, ...]
 Output RowsOfSteps(Output steps) {
   const Shape& shape = steps.shape();
   std::vector<int64_t> rows(shape.dims().begin() + 1, shape.dims().end());
@@ -145,7 +145,7 @@ Output RowsOfSteps(Output steps) {
   return graph::Reshape(steps, rows);
 }
 
-// Shifts the observations of a window alike. [B, H, ...], offsets [B, 2 M]
+// Shifts the observations of a window alike. [B, T, ...], offsets [B, 2 M]
 Output ShiftedWindow(const TaskSpec& task, Output window, Output offsets) {
   const Shape& shape = window.shape();
   const int64_t size = offsets.shape()[1];
@@ -188,7 +188,7 @@ Features TargetFeatures(const AllNetworks& networks, Output observation,
              : Stopped(networks.encoder(observation, state));
 }
 
-// Embeddings of a window's observations, [B, H, F].
+// Embeddings of a window's observations, [B, T, F].
 Output WindowEmbeddings(const AllNetworks& networks, const StepWindow& window) {
   const Shape& shape = window.observation.shape();
   const Output state =
@@ -199,14 +199,12 @@ Output WindowEmbeddings(const AllNetworks& networks, const StepWindow& window) {
                         {shape[0], shape[1], networks.encoder.feature_size()});
 }
 
-// Those of the observations where returns bootstrap. [B, H, F] -> [B, F]
-Features BootstrapFeatures(Output embeddings, const StepWindow& window) {
+// Those of the observations where returns bootstrap. [B, T, F] -> [B, F]
+Features BootstrapFeatures(Output embeddings) {
   const Shape& shape = embeddings.shape();
-  const Output chosen =
-      graph::Reshape(window.bootstrap, {shape[0], shape[1], 1});
-  return {.encoded =
-              graph::ReduceSum(graph::Mul(embeddings, chosen), {.axes = {1}}),
-          .state = {}};
+  const Output first =
+      graph::Slice(embeddings, {0, 0, 0}, {shape[0], 1, shape[2]});
+  return {.encoded = graph::Reshape(first, {shape[0], shape[2]}), .state = {}};
 }
 
 // The critic on the z_sa of features and action, or on them without a
@@ -248,14 +246,12 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
   Features next_features;
   CriticNetwork::Result judged;
   if (networks.state_action) {
-    const Output next_z_s = WindowEmbeddings(networks, *batch.window);
-    representation =
-        RepresentationLoss(*networks.state_action, *networks.predictor,
-                           {.z_s = features.encoded,
-                            .window = *batch.window,
-                            .next_z_s = next_z_s},
-                           config.representation);
-    next_features = BootstrapFeatures(next_z_s, *batch.window);
+    const Output targets = WindowEmbeddings(networks, *batch.window);
+    representation = RepresentationLoss(
+        *networks.state_action, *networks.predictor,
+        {.z_s = features.encoded, .window = *batch.window, .targets = targets},
+        config.representation);
+    next_features = BootstrapFeatures(targets);
     const Output z_sa = graph::StopGradient(representation->z_sa);
     judged = networks.critic({.encoded = z_sa, .state = {}}, {});
   } else {
@@ -398,11 +394,12 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
     update.next_shift = ShiftOffsets("next_random_shift", batch, num_images,
                                      config.random_shift, step.value, rows);
     shifted.observation = Shifted(task, batch.observation, update.shift);
-    shifted.next_observation =
-        Shifted(task, batch.next_observation, update.next_shift);
     if (config.representation.horizon > 0) {
       shifted.window->observation =
           ShiftedWindow(task, batch.window->observation, update.next_shift);
+    } else {
+      shifted.next_observation =
+          Shifted(task, batch.next_observation, update.next_shift);
     }
   }
   AddLosses(replica, config, support, shifted, networks, step.value, &update);

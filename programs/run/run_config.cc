@@ -196,6 +196,10 @@ agents::LearningSpec RunConfig::SpecOf(
           .discount = items.discount,
           .n_step = items.n_step,
           .window = items.window,
+          .window_observations =
+              items.window > 0
+                  ? MakeAgent()->NumWindowObservations(items.window)
+                  : 0,
           .writes_per_step = 1 + actors.hindsight.goals,
           .has_prior = !replay.prior_folder.empty()};
 }

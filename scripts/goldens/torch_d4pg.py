@@ -146,6 +146,11 @@ class Networks(nn.Module):
         return self.critic(self.representation(*h, action))
 
 
+def num_targets_of(workload):
+    config = workload["agent"]["representation"]
+    return config.get("targets", 0) or config["horizon"]
+
+
 def horizon_of(workload):
     return workload["agent"].get("representation", {}).get("horizon", 0)
 
@@ -260,16 +265,15 @@ class Learner:
             return x
         return shift(x, torch.randint(-pixels, pixels + 1, (len(x), 2)))
 
-    def contrast(self, z, target, mask):
+    def contrast(self, z, target, has_target):
         """InfoNCE of rows whose positive is the target of the same row."""
         cosines = F.normalize(z, dim=1) @ F.normalize(target, dim=1).T
         logits = cosines / self.config["representation"]["contrast_temperature"]
-        # rows that have ended are no negatives
-        logits = logits.masked_fill(mask[None, :] == 0, -1e4)
+        logits = logits.masked_fill(has_target[None, :] == 0, -1e4)
         return F.cross_entropy(logits, torch.arange(len(z)), reduction="none")
 
     def representation_losses(self, z, targets, window):
-        """Of the model's steps from z_s [B, Z] on; targets [B, H, Z]. Gives the
+        """Of the model's steps from z_s [B, Z] on; targets [B, T, Z]. Gives the
         loss, and the mean of each part over all steps."""
         config = self.config["representation"]
         bins = REWARD_BINS.to(self.dtype)
@@ -278,35 +282,43 @@ class Learner:
         if config["contrast_weight"] > 0:
             parts["contrast"] = 0.0
         model = self.agent.representation
+        follows, mask = window["follows"], window["mask"]
+        targets = torch.einsum("btz,bth->bhz", targets, follows)
+        has_target = follows.sum(1)
+        # of all steps but the first target's those with a target count for all
+        count = ((mask.sum(1) - 1) / (has_target.sum(1) - 1).clamp(min=1))[:, None]
+        of_targets = follows[:, 0] + count * (has_target - follows[:, 0])
+        counts = {"latent": of_targets, "reward": mask, "end": mask,
+                  "contrast": of_targets}
         for i in range(config["horizon"]):
             z, logits, end = model.predictor(
                 model(z, window["action"][:, i])).split([size, len(bins), 1], 1)
-            mask = window["mask"][:, i]
             steps = {
                 "latent": (z - targets[:, i]).square().mean(1),
                 "reward": -(two_hot(window["reward"][:, i], bins)
                             * F.log_softmax(logits, 1)).sum(1),
                 "end": (end[:, 0] - (1 - window["discount"][:, i])).square()}
             if config["contrast_weight"] > 0:
-                steps["contrast"] = self.contrast(z, targets[:, i], mask)
+                steps["contrast"] = self.contrast(z, targets[:, i], has_target[:, i])
             for name, rows in steps.items():
-                masked = torch.where(mask > 0, rows, 0.0)
-                loss = loss + config[f"{name}_weight"] * masked.mean()
-                parts[name] = parts[name] + masked.sum().detach()
-        num_steps = window["mask"].sum()
+                counted = rows * counts[name][:, i]
+                loss = loss + config[f"{name}_weight"] * counted.mean()
+                parts[name] = parts[name] + counted.sum().detach()
+        num_steps = mask.sum()
         return loss, {f"{n}_loss": x / num_steps for n, x in parts.items()}
 
-    def critic_loss(self, o, a, r, d, o2, w, more):
-        """`more` has the states that come with pixels, and the window."""
+    def critic_loss(self, batch):
+        """`batch` has a tensor for each of batch_names()."""
         agent, target = self.agent, self.agent.target
-        window = {n.removeprefix("window_"): t for n, t in more.items()
+        a, w = batch["action"], batch["importance_weight"]
+        window = {n.removeprefix("window_"): t for n, t in batch.items()
                   if n.startswith("window_")}
         with torch.no_grad():
             encoder = target.encoder if hasattr(target, "encoder") else agent.encoder
             with torch_environment.bf16(self.autocast):
                 if not window:
-                    h2 = encoder(self.shifted(o2), more.get("next_state"),
-                                 self.dtype)
+                    h2 = encoder(self.shifted(batch["next_observation"]),
+                                 batch.get("next_state"), self.dtype)
                 else:
                     images, states = window["observation"], window.get("state")
                     targets, = encoder(
@@ -314,11 +326,13 @@ class Learner:
                         None if states is None else states.flatten(0, 1),
                         self.dtype)
                     targets = targets.reshape(*images.shape[:2], -1)
-                    h2 = [(targets * window["bootstrap"][:, :, None]).sum(1)]
+                    h2 = [targets[:, 0]]
                 logits2 = target.judge(h2, torch.tanh(target.policy(*h2)))
-            m = project(F.softmax(logits2.to(self.dtype), 1), r, d, self.z)
+            m = project(F.softmax(logits2.to(self.dtype), 1), batch["reward"],
+                        batch["discount"], self.z)
         with torch_environment.bf16(self.autocast):
-            h = agent.encoder(self.shifted(o), more.get("state"), self.dtype)
+            h = agent.encoder(self.shifted(batch["observation"]),
+                              batch.get("state"), self.dtype)
             if window:
                 # the first step of the model computes the same z_sa
                 z_sa = agent.representation(*h, a)
@@ -378,9 +392,9 @@ class Learner:
             nn.utils.clip_grad_norm_(parameters.values(), limit, foreach=True)
         optimizer.step()
 
-    def step(self, o, a, r, d, o2, w, *more):
+    def step(self, *tensors):
         loss, model_loss, parts, h, priority, value = self.critic_forward(
-            o, a, r, d, o2, w, dict(zip(self.batch_names[6:], more)))
+            dict(zip(self.batch_names, tensors)))
         trained = [("critic_optimizer", self.critic_parameters,
                     torch.autograd.grad(loss, list(self.critic_parameters.values()),
                                         retain_graph=model_loss is not None))]
@@ -424,44 +438,59 @@ def random_batch(workload, dtype, generator):
         return torch.rand(*dims, dtype=dtype, generator=generator)
 
     discount = workload["discount"] ** 3 * (uniform(batch) > 0.1)
-    transitions = [
-        observation(), uniform(batch, workload["action_size"]) * 2 - 1,
-        uniform(batch) * 3 * workload["largest_reward"], discount.to(dtype),
-        observation(), 0.1 + uniform(batch)]
+    batch_of = {
+        "observation": observation(),
+        "action": uniform(batch, workload["action_size"]) * 2 - 1,
+        "reward": uniform(batch) * 3 * workload["largest_reward"],
+        "discount": discount.to(dtype),
+        "next_observation": observation(),
+        "importance_weight": 0.1 + uniform(batch)}
     state_size = workload.get("state_size", 0)
 
     def states(*dims):
-        return ([torch.randn(*dims, state_size, dtype=dtype, generator=generator)]
-                if state_size > 0 else [])
+        return torch.randn(*dims, max(1, state_size), dtype=dtype,
+                           generator=generator)
 
-    transitions += states(batch) + states(batch)
-    horizon = horizon_of(workload)
-    if horizon == 0:
-        return transitions
-    # windows of 1 to `horizon` steps, returns of two
-    num_steps = torch.randint(1, horizon + 1, (batch, 1), generator=generator)
-    mask = (torch.arange(horizon) < num_steps).to(dtype)
-    bootstrap = (torch.arange(horizon) + 1 == num_steps.clamp(max=2)).to(dtype)
-    images = torch.stack([observation() for _ in range(horizon)], 1)
+    if state_size > 0:
+        batch_of |= {"state": states(batch), "next_state": states(batch)}
+    if horizon_of(workload) > 0:
+        batch_of |= random_windows(workload, batch_of["action"], observation,
+                                   uniform, states, generator)
+    return [batch_of[name] for name in batch_names(workload)]
+
+
+def random_windows(workload, first_action, observation, uniform, states, generator):
+    """Windows of 1 to `horizon` steps, returns of two."""
+    batch, horizon = workload["batch_size"], horizon_of(workload)
+    num_targets = num_targets_of(workload)
+    num_steps = torch.randint(1, horizon + 1, (batch,), generator=generator)
+    mask = (torch.arange(horizon) < num_steps[:, None]).to(first_action.dtype)
+    follows = torch.zeros(batch, num_targets, horizon, dtype=first_action.dtype)
+    for row, steps in enumerate(num_steps.tolist()):
+        first = min(2, steps) - 1
+        others = torch.randperm(steps, generator=generator)
+        chosen = [first, *others[others != first].tolist()][:num_targets]
+        follows[row, torch.arange(len(chosen)), chosen] = 1
     actions = uniform(batch, horizon, workload["action_size"]) * 2 - 1
-    actions[:, 0] = transitions[1]
-    return transitions + [
-        images, actions * mask[:, :, None],
-        uniform(batch, horizon) * workload["largest_reward"] * mask,
-        (uniform(batch, horizon) > 0.1) * mask, mask, bootstrap,
-        *states(batch, horizon)]
-
-
-BATCH_NAMES = ["observation", "action", "reward", "discount",
-               "next_observation", "importance_weight"]
-# further ones of a workload with a representation
-WINDOW_NAMES = ["observation", "action", "reward", "discount", "mask", "bootstrap"]
+    actions[:, 0] = first_action
+    return {
+        "window_observation": torch.stack(
+            [observation() for _ in range(num_targets)], 1),
+        "window_follows": follows, "window_action": actions * mask[:, :, None],
+        "window_reward":
+            uniform(batch, horizon) * workload["largest_reward"] * mask,
+        "window_discount": (uniform(batch, horizon) > 0.1) * mask,
+        "window_mask": mask, "window_state": states(batch, num_targets)}
 
 
 def batch_names(workload):
     """The inputs of a batch, in the order of Learner.step()."""
     has_state = workload.get("state_size", 0) > 0
-    names = BATCH_NAMES + ["state", "next_state"] * has_state
+    names = ["observation", "action", "reward", "discount"]
     if horizon_of(workload) == 0:
-        return names
-    return names + [f"window_{name}" for name in WINDOW_NAMES + ["state"] * has_state]
+        return (names + ["next_observation", "importance_weight"]
+                + ["state", "next_state"] * has_state)
+    return (names + ["importance_weight"] + ["state"] * has_state
+            + [f"window_{name}" for name in
+               ["observation", "follows", "action", "reward", "discount", "mask"]
+               + ["state"] * has_state])

@@ -148,13 +148,11 @@ TEST(ObservationNormalizerTest, KeepsPixelsAndTakesTheStatesOfWindows) {
   batch.observation =
       runner.Input("observation", HostTensor(DType::kU8, Shape({1, 4, 4, 3})));
   batch.state = states("state", Shape({1, 2}));
-  batch.next_state = states("next_state", Shape({1, 2}));
   batch.window.emplace();
   batch.window->state = states("window_state", Shape({1, 3, 2}));
   const TransitionBatch normalized = normalize(batch);
   EXPECT_EQ(normalized.observation.node, batch.observation.node);
   EXPECT_EQ(runner.Eval(normalized.state), V(2, 2.0));
-  EXPECT_EQ(runner.Eval(normalized.next_state), V(2, 2.0));
   EXPECT_EQ(runner.Eval(normalized.window->state), V(6, 2.0));
 }
 

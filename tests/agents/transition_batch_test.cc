@@ -26,24 +26,24 @@ TEST(TransitionBatchTest, AStateHasSixTensors) {
   EXPECT_EQ(TensorsOf(testing::LearningSpecOf(Shape({4}), 2)),
             (std::vector<std::string>{"observation f32[6,4]", "action f32[6,2]",
                                       "reward f32[6]", "discount f32[6]",
-                                      "next_observation f32[6,4]",
-                                      "importance_weight f32[6]"}));
+                                      "importance_weight f32[6]",
+                                      "next_observation f32[6,4]"}));
 }
 
 TEST(TransitionBatchTest, PixelsWithAStateAndAWindowHaveAll) {
   LearningSpec spec = testing::LearningSpecOf(Shape({8, 8, 3}), 2);
   spec.task.state_size = 5;
   spec.window = 3;
+  spec.window_observations = 2;
   spec.dtype = DType::kF64;
   EXPECT_EQ(TensorsOf(spec),
             (std::vector<std::string>{
                 "observation u8[6,8,8,3]", "action f64[6,2]", "reward f64[6]",
-                "discount f64[6]", "next_observation u8[6,8,8,3]",
-                "importance_weight f64[6]", "window_observation u8[6,3,8,8,3]",
+                "discount f64[6]", "importance_weight f64[6]",
+                "window_observation u8[6,2,8,8,3]", "window_follows f64[6,2,3]",
                 "window_action f64[6,3,2]", "window_reward f64[6,3]",
                 "window_discount f64[6,3]", "window_mask f64[6,3]",
-                "window_bootstrap f64[6,3]", "state f64[6,5]",
-                "next_state f64[6,5]", "window_state f64[6,3,5]"}));
+                "state f64[6,5]", "window_state f64[6,2,5]"}));
 }
 
 TEST(TransitionBatchTest, PriorDataHasAWeightOfItsRows) {
@@ -58,6 +58,7 @@ TEST(TransitionBatchTest, ABatchTakesEveryTensor) {
   LearningSpec spec = testing::LearningSpecOf(Shape({8, 8, 3}), 2);
   spec.task.state_size = 5;
   spec.window = 3;
+  spec.window_observations = 3;
   spec.has_prior = true;
   graph::Graph graph;
   std::set<std::string> taken;
@@ -69,10 +70,10 @@ TEST(TransitionBatchTest, ABatchTakesEveryTensor) {
   const auto name_of = [&](graph::Output output) {
     return output.producer().name;
   };
-  EXPECT_EQ(name_of(batch.next_state), "next_state");
+  EXPECT_FALSE(batch.next_state.is_valid());
   EXPECT_EQ(name_of(batch.window->state), "window_state");
   EXPECT_EQ(name_of(batch.prior_weight), "prior_weight");
-  EXPECT_EQ(name_of(batch.window->bootstrap), "window_bootstrap");
+  EXPECT_EQ(name_of(batch.window->follows), "window_follows");
 }
 
 }  // namespace

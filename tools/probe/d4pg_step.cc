@@ -42,6 +42,7 @@ agents::LearningSpec StepGraphConfig::Spec(DType dtype) const {
                    .action_maximum = std::vector<double>(actions, 1.0)},
           .discount = discount,
           .window = agent.representation.horizon,
+          .window_observations = agent.representation.num_targets(),
           .dtype = dtype};
 }
 

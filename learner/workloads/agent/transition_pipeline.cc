@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/rng.h"
 #include "learner/workloads/agent/agent_step.h"
 #include "replay/table/n_step_return.h"
 
@@ -54,6 +56,20 @@ std::span<std::byte> RowOf(const MutableTensorView& view, int64_t row) {
                 view.shape()[0]);
 }
 
+// Draws steps[1] to steps[count - 1] from those behind steps[0], without
+// replacement. A function of the row's item and how often it was drawn, so that
+// a resumed run draws the same.
+void DrawOthers(const replay::Batch& batch, size_t row, int64_t count,
+                std::span<int32_t> steps) {
+  const replay::ItemKey key = batch.keys[row];
+  const auto times = static_cast<uint32_t>(batch.times_sampled[row]);
+  for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
+    const uint64_t random = Philox4x32(
+        {key.slot, key.generation, times, static_cast<uint32_t>(i)}, {0, 0})[0];
+    std::swap(steps[i], steps[i + (random * (steps.size() - i) >> 32U)]);
+  }
+}
+
 }  // namespace
 
 TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
@@ -80,6 +96,8 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
     if (spec.window == 0) break;
     drawn->returns.resize(static_cast<size_t>(batch_size));
     drawn->discounts.resize(static_cast<size_t>(batch_size));
+    drawn->ahead.resize(
+        static_cast<size_t>(batch_size * spec.window_observations));
   }
 }
 
@@ -109,9 +127,12 @@ NextResult TransitionPipeline::Draw(Clock::TimePoint deadline, Views batch,
         drawn_batch.size, ToString(drawn_batch.form), drawn_batch.form.stack,
         batch_size_, ToString(form()), form().stack));
   }
-  if (spec_.window > 0) WriteSteps(drawn, batch);
-  if (spec_.task.has_pixels) WriteFrames(drawn_batch, batch);
-  if (spec_.task.num_state_values() > 0) WriteStates(drawn_batch, batch);
+  if (spec_.window > 0) {
+    WriteSteps(drawn, batch);
+    ChooseObservations(drawn, batch);
+  }
+  if (spec_.task.has_pixels) WriteFrames(*drawn, batch);
+  if (spec_.task.num_state_values() > 0) WriteStates(*drawn, batch);
   const std::span actions = drawn_batch.actions.bytes();
   const MutableTensorView& action = ViewOf("action", batch);
   for (int64_t row = 0; row < batch_size_; ++row) {
@@ -160,16 +181,13 @@ void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
   Copy(std::as_bytes(std::span(from.discounts)),
        ViewOf("window_discount", batch));
   const std::span mask = ViewOf("window_mask", batch).Span<float>();
-  const std::span bootstrap = ViewOf("window_bootstrap", batch).Span<float>();
   std::ranges::fill(mask, 0.0F);
-  std::ranges::fill(bootstrap, 0.0F);
   const auto window = static_cast<size_t>(spec_.window);
   for (size_t row = 0; row < drawn->returns.size(); ++row) {
     const auto num_steps = static_cast<size_t>(from.num_steps[row]);
     const auto n = static_cast<size_t>(NumReturnSteps(from.num_steps[row]));
     const size_t first = row * window;
     std::ranges::fill(mask.subspan(first, num_steps), 1.0F);
-    bootstrap[first + n - 1] = 1.0F;
     replay::NStepReturn n_step(spec_.discount);
     for (size_t i = first; i < first + n; ++i) {
       n_step.Add(from.rewards[i], from.discounts[i]);
@@ -179,15 +197,42 @@ void TransitionPipeline::WriteSteps(Drawn* drawn, Views batch) const {
   }
 }
 
-void TransitionPipeline::WriteStates(const replay::Batch& from,
-                                     Views batch) const {
+void TransitionPipeline::ChooseObservations(Drawn* drawn, Views batch) const {
+  const replay::Batch& from = drawn->batch;
+  const int64_t num_observations = spec_.window_observations;
+  const std::span follows = ViewOf("window_follows", batch).Span<float>();
+  std::ranges::fill(follows, 0.0F);
+  std::ranges::fill(drawn->ahead, 0);
+  std::array<int32_t, replay::kMaxWindow> steps;
+  for (int64_t row = 0; row < batch_size_; ++row) {
+    const int64_t num_steps = from.num_steps[static_cast<size_t>(row)];
+    const std::span all =
+        std::span(steps).first(static_cast<size_t>(num_steps));
+    std::iota(all.begin(), all.end(), 1);
+    const auto bootstrap = all.begin() + NumReturnSteps(num_steps) - 1;
+    std::rotate(all.begin(), bootstrap, bootstrap + 1);
+    const int64_t count = std::min(num_steps, num_observations);
+    if (count < num_steps) {
+      DrawOthers(from, static_cast<size_t>(row), count, all);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t observation = row * num_observations + i;
+      const int32_t step = all[static_cast<size_t>(i)];
+      drawn->ahead[static_cast<size_t>(observation)] = step;
+      follows[static_cast<size_t>(observation * spec_.window + step - 1)] =
+          1.0F;
+    }
+  }
+}
+
+void TransitionPipeline::WriteStates(const Drawn& drawn, Views batch) const {
+  const replay::Batch& from = drawn.batch;
   const bool has_pixels = spec_.task.has_pixels;
   const auto& now = ViewOf(has_pixels ? "state" : "observation", batch);
-  const auto& next =
-      ViewOf(has_pixels ? "next_state" : "next_observation", batch);
   if (spec_.window == 0) {
     Copy(from.observations.bytes(), now);
-    Copy(from.next_observations.bytes(), next);
+    Copy(from.next_observations.bytes(),
+         ViewOf(has_pixels ? "next_state" : "next_observation", batch));
     return;
   }
   const auto& window =
@@ -199,15 +244,21 @@ void TransitionPipeline::WriteStates(const replay::Batch& from,
       return PartOf(states, i, form().num_observations());
     };
     std::ranges::copy(state(0), RowOf(now, row).begin());
-    std::ranges::copy(
-        state(NumReturnSteps(from.num_steps[static_cast<size_t>(row)])),
-        RowOf(next, row).begin());
-    std::ranges::copy(states.subspan(state(0).size()),
-                      RowOf(window, row).begin());
+    const std::span<std::byte> out = RowOf(window, row);
+    const std::span ahead = drawn.AheadOf(row, batch_size_);
+    for (size_t i = 0; i < ahead.size(); ++i) {
+      const std::span to = out.subspan(i * state(0).size(), state(0).size());
+      if (ahead[i] == 0) {
+        std::ranges::fill(to, std::byte{0});
+      } else {
+        std::ranges::copy(state(ahead[i]), to.begin());
+      }
+    }
   }
 }
 
-void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
+void TransitionPipeline::WriteFrames(const Drawn& drawn, Views batch) {
+  const replay::Batch& from = drawn.batch;
   if (resident_ != nullptr) resident_->BeginBatch();
   const auto write = resident_ == nullptr
                          ? &TransitionPipeline::WriteRowOfFrames
@@ -216,8 +267,7 @@ void TransitionPipeline::WriteFrames(const replay::Batch& from, Views batch) {
                   [&](int thread, int64_t row) {
                     const auto t = static_cast<size_t>(thread);
                     (this->*write)(from.FramesOf(row, threads_[t]), row,
-                                   from.num_steps[static_cast<size_t>(row)],
-                                   batch);
+                                   drawn.AheadOf(row, batch_size_), batch);
                   });
 }
 
@@ -240,14 +290,14 @@ void TransitionPipeline::WriteImages(std::span<const std::byte* const> stack,
 }
 
 void TransitionPipeline::WriteRowOfFrames(const replay::ItemFrames& frames,
-                                          int64_t row, int64_t num_steps,
+                                          int64_t row,
+                                          std::span<const int32_t> ahead,
                                           Views batch) const {
   const std::span<std::byte> image = RowOf(ViewOf("observation", batch), row);
-  const std::span<std::byte> next =
-      RowOf(ViewOf("next_observation", batch), row);
   if (spec_.window == 0) {
     WriteImages(frames.frames, image);
-    WriteImages(frames.next_frames, next);
+    WriteImages(frames.next_frames,
+                RowOf(ViewOf("next_observation", batch), row));
     return;
   }
   // frames [i, i + stack) are the stack of o_{t+i}
@@ -258,51 +308,58 @@ void TransitionPipeline::WriteRowOfFrames(const replay::ItemFrames& frames,
   WriteImages(stack_of(0), image);
   const std::span<std::byte> window =
       RowOf(ViewOf("window_observation", batch), row);
-  for (int64_t i = 1; i <= spec_.window; ++i) {
-    const std::span<std::byte> out = PartOf(window, i - 1, spec_.window);
-    if (i > num_steps) {
+  for (size_t i = 0; i < ahead.size(); ++i) {
+    const std::span out = window.subspan(i * image.size(), image.size());
+    if (ahead[i] == 0) {
       std::ranges::fill(out, std::byte{0});
     } else {
-      WriteImages(stack_of(i), out);
+      WriteImages(stack_of(ahead[i]), out);
     }
   }
-  std::ranges::copy(PartOf(window, NumReturnSteps(num_steps) - 1, spec_.window),
-                    next.begin());
 }
 
 void TransitionPipeline::WriteRowOfSlots(const replay::ItemFrames& frames,
-                                         int64_t row, int64_t num_steps,
+                                         int64_t row,
+                                         std::span<const int32_t> ahead,
                                          Views batch) const {
   const auto depth = static_cast<size_t>(spec_.task.frame_stack);
   const auto row_of = [&](std::string_view name) {
     const std::span all = ViewOf(name, batch).Span<int32_t>();
     return PartOf(all, row, batch_size_);
   };
-  const auto write = [&](std::span<const std::byte* const> places,
-                         std::span<const uint64_t> numbers,
-                         std::span<int32_t> slots) {
-    for (size_t i = 0; i < slots.size(); ++i) {
-      slots[i] = resident_->SlotOf(numbers[i], places[i]);
-    }
-  };
   if (spec_.window == 0) {
+    const auto write = [&](std::span<const std::byte* const> places,
+                           std::span<const uint64_t> numbers,
+                           std::span<int32_t> slots) {
+      for (size_t i = 0; i < slots.size(); ++i) {
+        slots[i] = resident_->SlotOf(numbers[i], places[i]);
+      }
+    };
     write(frames.frames, frames.numbers, row_of("observation"));
     write(frames.next_frames, frames.next_numbers, row_of("next_observation"));
     return;
   }
-  // frames [i, i + stack) are the stack of o_{t+i}
+  // frames [i, i + stack) are the stack of o_{t+i}; each is asked for once
+  constexpr int32_t kNone = -1;
   std::array<int32_t, replay::kMaxWindow + replay::kMaxStack> slots;
-  write(frames.frames, frames.numbers,
-        std::span(slots).first(depth + static_cast<size_t>(num_steps)));
-  const auto copy_stack = [&](int64_t i, std::span<int32_t> out) {
-    std::copy_n(slots.begin() + i, depth, out.begin());
+  std::ranges::fill(slots, kNone);
+  const auto write_stack = [&](int32_t i, std::span<int32_t> out) {
+    for (size_t k = 0; k < depth; ++k) {
+      const size_t frame = static_cast<size_t>(i) + k;
+      if (slots[frame] == kNone) {
+        slots[frame] =
+            resident_->SlotOf(frames.numbers[frame], frames.frames[frame]);
+      }
+      out[k] = slots[frame];
+    }
   };
-  copy_stack(0, row_of("observation"));
-  copy_stack(NumReturnSteps(num_steps), row_of("next_observation"));
+  write_stack(0, row_of("observation"));
   const std::span window = row_of("window_observation");
-  std::ranges::fill(window, -1);
-  for (int64_t i = 1; i <= num_steps; ++i) {
-    copy_stack(i, PartOf(window, i - 1, spec_.window));
+  std::ranges::fill(window, kNone);
+  for (size_t i = 0; i < ahead.size(); ++i) {
+    if (ahead[i] > 0) {
+      write_stack(ahead[i], window.subspan(i * depth, depth));
+    }
   }
 }
 

@@ -65,6 +65,14 @@ class TransitionPipeline : public replicator::InputPipeline {
     replay::Batch batch;
     // for windows
     std::vector<float> returns, discounts;
+    // [B, T]: steps from o_t to a window's observations; 0: none
+    std::vector<int32_t> ahead;
+
+    // Those of a row: [T], empty without windows.
+    std::span<const int32_t> AheadOf(int64_t row, int64_t batch_size) const {
+      const size_t size = ahead.size() / static_cast<size_t>(batch_size);
+      return std::span(ahead).subspan(static_cast<size_t>(row) * size, size);
+    }
   };
   using Views = std::span<const MutableTensorView>;
 
@@ -72,18 +80,21 @@ class TransitionPipeline : public replicator::InputPipeline {
                               Drawn* drawn);
   // Write a drawn batch as the inputs of the network: states, images of the
   // stacked frames, and the steps of windows.
-  void WriteStates(const replay::Batch& from, Views batch) const;
-  void WriteFrames(const replay::Batch& from, Views batch);
+  void WriteStates(const Drawn& drawn, Views batch) const;
+  void WriteFrames(const Drawn& drawn, Views batch);
+  // `ahead`: of this row, [T]
   void WriteRowOfFrames(const replay::ItemFrames& frames, int64_t row,
-                        int64_t num_steps, Views batch) const;
+                        std::span<const int32_t> ahead, Views batch) const;
   // The same as slots of the table.
   void WriteRowOfSlots(const replay::ItemFrames& frames, int64_t row,
-                       int64_t num_steps, Views batch) const;
+                       std::span<const int32_t> ahead, Views batch) const;
   // Writes the images of an observation from a stack of its frames, each where
   // it lies.
   void WriteImages(std::span<const std::byte* const> stack,
                    std::span<std::byte> out) const;
   void WriteSteps(Drawn* drawn, Views batch) const;
+  // Chooses the observations of the windows, and says which steps lead to them.
+  void ChooseObservations(Drawn* drawn, Views batch) const;
   // Writes agents::TransitionBatch::prior_weight.
   void WritePriorWeights(const replay::Batch& from, Views batch) const;
   // The tensor of this name.

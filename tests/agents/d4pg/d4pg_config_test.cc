@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "agents/d4pg/agent.h"
@@ -98,6 +99,25 @@ TEST(D4pgConfigTest, ARepresentationNeedsWindowsOfItsHorizon) {
             "want as many steps as the table's window has");
   spec.window = 5;
   agent->Check(spec);
+}
+
+TEST(D4pgConfigTest, ARepresentationHasTargetsWithinItsHorizon) {
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              Load(
+                  "{networks: {shared_embedding: true}, "
+                  "representation: {horizon: 5, targets: 6}}");
+            }),
+            "agent.yaml:1:76: representation.targets: 6 next embeddings of 5 "
+            "steps; want at most horizon 5");
+  const auto observations = [](int targets) {
+    return MakeAgent(Load(fmt::format("{{networks: {{shared_embedding: true}}, "
+                                      "representation: {{horizon: 5, targets: "
+                                      "{}}}}}",
+                                      targets)))
+        ->NumWindowObservations(5);
+  };
+  EXPECT_EQ(observations(0), 5);
+  EXPECT_EQ(observations(2), 2);
 }
 
 TEST(D4pgConfigTest, BehaviourCloningNeedsPriorData) {

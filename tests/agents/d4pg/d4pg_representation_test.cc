@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "agents/d4pg/representation.h"
 #include "agents/d4pg/update.h"
@@ -24,7 +27,7 @@ using testing::Values;
 using V = std::vector<double>;
 
 constexpr int64_t kBatch = 4;
-constexpr int64_t kHorizon = 2;
+constexpr int64_t kHorizon = 3;
 constexpr Support kSupport = {.v_min = 0.0, .v_max = 10.0, .num_atoms = 11};
 constexpr CallSite kSite{"learner.cc", 5};
 
@@ -51,8 +54,13 @@ D4pgConfig SmallConfig() {
   return config;
 }
 
-// A batch of the runner's inputs. The last window has one step.
-TransitionBatch FixedBatch(GraphRunner& runner) {
+// The steps that lead to a window's observations, for the first rows.
+using Steps = std::vector<int64_t>;
+
+// A batch of the runner's inputs. The last window has one step, the others
+// bootstrap after two; `steps` begins with their second.
+TransitionBatch FixedBatch(GraphRunner& runner,
+                           const Steps& steps = {1, 0, 2}) {
   uint64_t seed = 1;
   const auto uniform = [&](const std::string& name, const Shape& shape,
                            double low, double high) {
@@ -68,16 +76,37 @@ TransitionBatch FixedBatch(GraphRunner& runner) {
       .action = uniform("action", Shape({kBatch, 2}), -1, 1),
       .reward = uniform("reward", Shape({kBatch}), 0, 3),
       .discount = uniform("discount", Shape({kBatch}), 0.5, 0.9),
-      .next_observation = uniform("next", Shape({kBatch, 3}), -1, 1),
       .importance_weight = uniform("weight", Shape({kBatch}), 0.1, 2)};
+  // one picture of all steps, so that any choice sees the same ones
+  const HostTensor all = testing::RandomUniform(
+      DType::kF64, Shape({kBatch, kHorizon, 3}), -1, 1, seed++);
+  const auto num_targets = static_cast<int64_t>(steps.size());
+  HostTensor observations(DType::kF64, Shape({kBatch, num_targets, 3}));
+  HostTensor follows(DType::kF64, Shape({kBatch, num_targets, kHorizon}));
+  for (int64_t row = 0; row < kBatch; ++row) {
+    for (int64_t t = 0; t < num_targets; ++t) {
+      const bool is_last = row == kBatch - 1;
+      if (is_last && t > 0) break;
+      const int64_t step = is_last ? 0 : steps[static_cast<size_t>(t)];
+      const int64_t target = row * num_targets + t;
+      const auto from = static_cast<size_t>(3 * (row * kHorizon + step));
+      std::ranges::copy(all.Span<double>().subspan(from, 3),
+                        observations.MutableSpan<double>()
+                            .subspan(static_cast<size_t>(3 * target))
+                            .begin());
+      follows.MutableSpan<double>()[static_cast<size_t>(target * kHorizon +
+                                                        step)] = 1.0;
+    }
+  }
   batch.window = StepWindow{
       .observation =
-          uniform("window_observation", Shape({kBatch, kHorizon, 3}), -1, 1),
+          runner.Input("window_observation", std::move(observations)),
+      .follows = runner.Input("window_follows", std::move(follows)),
       .action = uniform("window_action", Shape({kBatch, kHorizon, 2}), -1, 1),
       .reward = uniform("window_reward", Shape({kBatch, kHorizon}), 0, 1),
-      .discount = fixed("window_discount", {1, 1, 1, 1, 1, 1, 0, 0}),
-      .mask = fixed("mask", {1, 1, 1, 1, 1, 1, 1, 0}),
-      .bootstrap = fixed("bootstrap", {0, 1, 0, 1, 0, 1, 1, 0})};
+      .discount =
+          fixed("window_discount", {1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}),
+      .mask = fixed("mask", {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0})};
   return batch;
 }
 
@@ -187,7 +216,7 @@ TEST(RepresentationTest, StepsBehindTheEndCountForNothing) {
     HostTensor observations = testing::RandomUniform(
         DType::kF64, Shape({kBatch, kHorizon, 3}), -1, 1, /*seed=*/77);
     const std::span values = observations.MutableSpan<double>();
-    std::ranges::fill(values.last(3), behind);
+    std::ranges::fill(values.last(6), behind);
     batch.window->observation =
         runner.Input("changed", std::move(observations));
     const Update update = Build(runner, SmallConfig(), batch);
@@ -198,6 +227,29 @@ TEST(RepresentationTest, StepsBehindTheEndCountForNothing) {
     return all;
   };
   EXPECT_EQ(losses(0.0), losses(0.9));
+}
+
+// The mean over all choices is the loss of all targets.
+TEST(RepresentationTest, FewTargetsCountForAllSteps) {
+  const auto losses = [](const Steps& steps) {
+    GraphRunner runner;
+    const Update update =
+        Build(runner, SmallConfig(), FixedBatch(runner, steps));
+    std::map<std::string, double> all;
+    for (const auto& [name, loss] : update.representation_losses) {
+      all[name] = runner.Eval(loss)[0];
+    }
+    return all;
+  };
+  auto of_all = losses({1, 0, 2});
+  auto of_first = losses({1, 0});
+  auto of_third = losses({1, 2});
+  EXPECT_NE(of_first["latent_loss"], of_third["latent_loss"]);
+  EXPECT_NEAR((of_first["latent_loss"] + of_third["latent_loss"]) / 2.0,
+              of_all["latent_loss"], 1e-12);
+  for (const char* const name : {"reward_loss", "end_loss"}) {
+    EXPECT_EQ(of_first[name], of_all[name]) << name;
+  }
 }
 
 }  // namespace

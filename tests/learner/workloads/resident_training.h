@@ -38,6 +38,7 @@ inline constexpr int64_t kStoredImage = 300;
 
 struct StoredCase {
   int64_t window = 0;
+  int64_t targets = 0;  // of the window; 0: all
   int num_images = 1;
   int num_services = 1;
   // Frames that the reader keeps of each service, and slots of frames that stay
@@ -53,15 +54,17 @@ struct StoredCase {
   }
   agents::LearningSpec spec() const {
     const Shape image({10, 10, 3 * kStoredStack});
-    agents::LearningSpec spec{.task = {.has_pixels = true,
-                                       .observation = image,
-                                       .state_size = 4,
-                                       .frame_stack = kStoredStack,
-                                       .action_minimum = {-1.0, -1.0},
-                                       .action_maximum = {1.0, 1.0}},
-                              .discount = 0.9,
-                              .n_step = 3,
-                              .window = window};
+    agents::LearningSpec spec{
+        .task = {.has_pixels = true,
+                 .observation = image,
+                 .state_size = 4,
+                 .frame_stack = kStoredStack,
+                 .action_minimum = {-1.0, -1.0},
+                 .action_maximum = {1.0, 1.0}},
+        .discount = 0.9,
+        .n_step = 3,
+        .window = window,
+        .window_observations = targets > 0 ? targets : window};
     if (num_images > 1) {
       for (int i = 0; i < num_images; ++i) {
         spec.task.images.push_back({"pixels/" + std::to_string(i), image});
@@ -87,6 +90,7 @@ struct StoredCase {
       config.networks.has_shared_embedding = true;
       config.target.has_encoder = true;
       config.representation.horizon = window;
+      config.representation.targets = targets;
       config.representation.hidden_sizes = {12};
       config.representation.state_action_size = 12;
     }
@@ -282,6 +286,7 @@ inline int NumDraws(int usual) {
 inline std::vector<std::pair<std::string, StoredCase>> StoredCases() {
   return {{"transitions", {}},
           {"windows", {.window = 4}},
+          {"windows of two targets", {.window = 4, .targets = 2}},
           {"two cameras", {.num_images = 2}},
           {"windows of two cameras", {.window = 4, .num_images = 2}},
           {"three services", {.num_services = 3}},

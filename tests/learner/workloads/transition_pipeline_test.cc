@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,23 +120,28 @@ class TableTransitions : public replay::BatchSource {
 class PipelineTest : public ::testing::TestWithParam<bool> {
  protected:
   // Pictures of 10x10 pixels.
+  // With windows all of their observations, or `window_observations`.
   explicit PipelineTest(const replay::NStepConfig& items,
-                        std::vector<agents::ImageSpec> images = {})
+                        std::vector<agents::ImageSpec> images = {},
+                        int64_t window_observations = 0)
       : source_(GetParam(), items),
-        pipeline_({.task = {.has_pixels = true,
-                            .observation = images.empty()
-                                               ? Shape({10, 10, 3 * kStack})
-                                               : Shape({300 * kStack}),
-                            .images = std::move(images),
-                            .state_size = 4,
-                            .frame_stack = kStack,
-                            .action_minimum = {-1.0, -1.0},
-                            .action_maximum = {1.0, 1.0}},
-                   .discount = items.discount,
-                   .n_step = items.n_step,
-                   .window = items.window,
-                   .has_prior = true},
-                  kBatch, /*num_threads=*/2, &source_) {
+        pipeline_(
+            {.task = {.has_pixels = true,
+                      .observation = images.empty()
+                                         ? Shape({10, 10, 3 * kStack})
+                                         : Shape({300 * kStack}),
+                      .images = std::move(images),
+                      .state_size = 4,
+                      .frame_stack = kStack,
+                      .action_minimum = {-1.0, -1.0},
+                      .action_maximum = {1.0, 1.0}},
+             .discount = items.discount,
+             .n_step = items.n_step,
+             .window = items.window,
+             .window_observations =
+                 window_observations > 0 ? window_observations : items.window,
+             .has_prior = true},
+            kBatch, /*num_threads=*/2, &source_) {
     for (const auto& spec : pipeline_.specs()) {
       tensors_.emplace_back(spec.dtype, spec.shape);
     }
@@ -156,6 +164,22 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
                 int64_t row) const {
     return std::memcmp(View(name).data() + i * 16, states.data() + row * 16,
                        16) == 0;
+  }
+  // Steps from o_t to observation `i` of the window of a row; 0 if it has none.
+  int64_t StepsAhead(int64_t row, int64_t i) const {
+    const MutableTensorView& follows = View("window_follows");
+    const int64_t window = follows.shape()[2];
+    const int64_t first = (row * follows.shape()[1] + i) * window;
+    int64_t ahead = 0;
+    for (int64_t step = 0; step < window; ++step) {
+      const float value =
+          follows.Span<float>()[static_cast<size_t>(first + step)];
+      if (value == 0.0F) continue;
+      EXPECT_EQ(value, 1.0F);
+      EXPECT_EQ(ahead, 0) << "two steps lead to one observation";
+      ahead = step + 1;
+    }
+    return ahead;
   }
   // Image `i` of an input.
   std::vector<std::byte> Image(const std::string& name, int64_t i) const {
@@ -282,10 +306,10 @@ TEST_P(TwoImagesWindowTest, EachIsItsFramesInEveryStep) {
   const replay::Batch& batch = pipeline_.batch();
   for (int64_t row = 0; row < kBatch; ++row) {
     const int64_t k = batch.num_steps[static_cast<size_t>(row)];
-    for (int64_t step = 0; step < k; ++step) {
-      ASSERT_EQ(Image("window_observation", row * kWindow + step),
+    for (int64_t i = 0; i < k; ++i) {
+      ASSERT_EQ(Image("window_observation", row * kWindow + i),
                 Images(source_.Frames(batch.observations, row * (kWindow + 1),
-                                      step + 1)));
+                                      StepsAhead(row, i))));
     }
   }
 }
@@ -294,46 +318,93 @@ TEST_P(TwoImagesWindowTest, EachIsItsFramesInEveryStep) {
 class WindowPipelineTest : public PipelineTest {
  protected:
   static constexpr int64_t kWindow = 4;
-  WindowPipelineTest()
-      : PipelineTest({.n_step = 2,
-                      .discount = 0.9,
-                      .stack = kStack,
-                      .window = kWindow}) {}
+  explicit WindowPipelineTest(int64_t window_observations = kWindow)
+      : PipelineTest(
+            {.n_step = 2, .discount = 0.9, .stack = kStack, .window = kWindow},
+            /*images=*/{}, window_observations),
+        num_observations_(window_observations) {}
+
+  // Checks the inputs of a drawn row against the steps of its item.
+  void CheckRow(int64_t row) const {
+    const replay::Batch& batch = pipeline_.batch();
+    const int64_t k = batch.num_steps[static_cast<size_t>(row)];
+    const int64_t first = row * (kWindow + 1);
+    ASSERT_EQ(Image("observation", row),
+              source_.Image(batch.observations, first, 0));
+    ASSERT_TRUE(HasState("state", row, batch.observations, first));
+    const auto mask = View("window_mask").Span<float>();
+    for (int64_t step = 0; step < kWindow; ++step) {
+      ASSERT_EQ(mask[static_cast<size_t>(row * kWindow + step)],
+                step < k ? 1.0F : 0.0F);
+    }
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < num_observations_; ++i) {
+      const int64_t ahead = StepsAhead(row, i);
+      const int64_t index = row * num_observations_ + i;
+      if (i >= k) {
+        ASSERT_EQ(ahead, 0);
+        ASSERT_EQ(Image("window_observation", index),
+                  std::vector<std::byte>(300 * kStack));
+        continue;
+      }
+      const int64_t bootstrap = std::min<int64_t>(2, k);
+      ASSERT_EQ(ahead == bootstrap, i == 0);
+      ASSERT_GE(ahead, 1);
+      ASSERT_LE(ahead, k);
+      ASSERT_TRUE(seen.insert(ahead).second) << ahead << " twice";
+      ASSERT_EQ(Image("window_observation", index),
+                source_.Image(batch.observations, first, ahead));
+      ASSERT_TRUE(
+          HasState("window_state", index, batch.observations, first + ahead));
+    }
+  }
+
+  const int64_t num_observations_;
 };
 
-TEST_P(WindowPipelineTest, ImagesAndMaskFollowTheSteps) {
-  const std::vector<std::byte> none(300 * kStack);
+TEST_P(WindowPipelineTest, ObservationsAndMaskFollowTheSteps) {
   bool has_short = false;
   for (int i = 0; i < 5; ++i) {
     ASSERT_EQ(Next(), replicator::NextResult::kOk);
-    const replay::Batch& batch = pipeline_.batch();
-    const auto mask = View("window_mask").Span<float>();
-    const auto bootstrap = View("window_bootstrap").Span<float>();
     for (int64_t row = 0; row < kBatch; ++row) {
-      const int64_t k = batch.num_steps[static_cast<size_t>(row)];
-      has_short = has_short || k < kWindow;
-      const auto image = [&](int64_t ahead) {
-        return source_.Image(batch.observations, row * (kWindow + 1), ahead);
-      };
-      ASSERT_EQ(Image("observation", row), image(0));
-      ASSERT_EQ(Image("next_observation", row), image(std::min<int64_t>(2, k)));
-      const int64_t first = row * (kWindow + 1);
-      ASSERT_TRUE(HasState("state", row, batch.observations, first));
-      ASSERT_TRUE(HasState("next_state", row, batch.observations,
-                           first + std::min<int64_t>(2, k)));
-      for (int64_t step = 0; step < kWindow; ++step) {
-        const int64_t index = row * kWindow + step;
-        ASSERT_TRUE(HasState("window_state", index, batch.observations,
-                             first + step + 1));
-        ASSERT_EQ(Image("window_observation", index),
-                  step < k ? image(step + 1) : none);
-        ASSERT_EQ(mask[static_cast<size_t>(index)], step < k ? 1.0F : 0.0F);
-        ASSERT_EQ(bootstrap[static_cast<size_t>(index)],
-                  step + 1 == std::min<int64_t>(2, k) ? 1.0F : 0.0F);
-      }
+      has_short =
+          has_short ||
+          pipeline_.batch().num_steps[static_cast<size_t>(row)] < kWindow;
+      ASSERT_NO_FATAL_FAILURE(CheckRow(row));
     }
   }
   EXPECT_TRUE(has_short);
+}
+
+class FewObservationsPipelineTest : public WindowPipelineTest {
+ protected:
+  FewObservationsPipelineTest()
+      : WindowPipelineTest(/*window_observations=*/2) {}
+};
+
+// Steps 1, 3 and 4 of a whole window come second equally often; a draw of the
+// same item again draws anew.
+TEST_P(FewObservationsPipelineTest, OthersAreDrawnFromTheWholeWindow) {
+  std::map<int64_t, int> counts;
+  int num_whole = 0;
+  for (int i = 0; i < 150; ++i) {
+    ASSERT_EQ(Next(), replicator::NextResult::kOk);
+    for (int64_t row = 0; row < kBatch; ++row) {
+      ASSERT_NO_FATAL_FAILURE(CheckRow(row));
+      if (pipeline_.batch().num_steps[static_cast<size_t>(row)] < kWindow) {
+        continue;
+      }
+      ++num_whole;
+      ++counts[StepsAhead(row, 1)];
+    }
+  }
+  ASSERT_GT(num_whole, 500);
+  // five standard deviations of a third
+  const double width = 5.0 * std::sqrt(num_whole * 2.0 / 9.0);
+  for (const int64_t ahead : {1, 3, 4}) {
+    EXPECT_NEAR(counts[ahead], num_whole / 3.0, width) << ahead;
+  }
+  EXPECT_EQ(counts.size(), 3U);
 }
 
 TEST_P(WindowPipelineTest, TransitionsAreThoseOfTheFirstSteps) {
@@ -371,6 +442,11 @@ INSTANTIATE_TEST_SUITE_P(Frames, TwoImagesPipelineTest, ::testing::Bool(),
                          });
 
 INSTANTIATE_TEST_SUITE_P(Frames, TwoImagesWindowTest, ::testing::Bool(),
+                         [](const auto& test) {
+                           return test.param ? "Compressed" : "Decoded";
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Frames, FewObservationsPipelineTest, ::testing::Bool(),
                          [](const auto& test) {
                            return test.param ? "Compressed" : "Decoded";
                          });
