@@ -528,10 +528,11 @@ class Replay(NoCopy):
         """Starts a service.
 
         tables   by name: sampler ("prioritized", "uniform", "fifo", "lifo"), priority_exponent,
-                 remover ("fifo", "lifo", "lowest_priority"), max_size, max_times_sampled, n_step
-                 and discount or window and period, stack, rate_limiter {mode ("ratio", "min_size",
-                 "queue"), ...}. Here a table without rate_limiter gives samples from its first item
-                 on. None: one table "default". Every step goes to all tables
+                 priority_fade {base, floor}, remover ("fifo", "lifo", "lowest_priority"), max_size,
+                 max_times_sampled, n_step and discount or window and period, stack, rate_limiter
+                 {mode ("ratio", "min_size", "queue"), ...}. Here a table without rate_limiter gives
+                 samples from its first item on. None: one table "default". Every step goes to all
+                 tables
         process  "thread": in threads of this process; "child": in a child process, which ends when
                  this one does
         options  further keys of the section replay in configs/reference.yaml: max_bytes, bind,

@@ -100,6 +100,8 @@ PriorReplay::PriorReplay(PriorOptions options) : options_(std::move(options)) {
   table.name = "prior";
   table.max_size = std::max<int64_t>(1, num_steps);
   table.max_times_sampled = 0;
+  // the steps were made before the run: among them age says nothing
+  table.priority_fade = {};
   table.rate_limiter = {.mode = RateLimiterMode::kMinSize,
                         .min_size_to_sample = 1};
   config_ = {.shape = options_.shape,

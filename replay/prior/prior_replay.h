@@ -18,8 +18,8 @@ struct PriorOptions {
   // Checkpoints of a replay: of `replicant data import`, or of another run.
   std::filesystem::path folder;
   StepShape shape;
-  // Sampler, priorities and items: those of the acted table. Its sizes and
-  // rate limiter count for nothing here.
+  // Sampler, priorities and items: those of the acted table. Its sizes, fade
+  // and rate limiter count for nothing here.
   TableConfig table;
   uint64_t seed = 0;
 };

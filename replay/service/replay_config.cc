@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <cstring>
 
 #include "replay/checkpoint/shard_folder.h"
@@ -31,6 +32,20 @@ RateLimiterConfig ReadRateLimiter(config::Reader& parent) {
   reader.Field("error_buffer", &c.error_buffer, {0.0, 1e12},
                "number of samples by which samples may lead or lag inserts "
                "(mode ratio)");
+  return c;
+}
+
+PriorityFade ReadPriorityFade(config::Reader& parent) {
+  PriorityFade c;
+  config::Reader reader = parent.Section(
+      "priority_fade",
+      "an item's weight is priority^priority_exponent max(base^age, floor), "
+      "where its age is the number of items inserted after it into the table "
+      "(sampler prioritized)");
+  reader.Field("base", &c.base, {0.5, 1.0},
+               "factor of an item's weight for each later item; 1: none");
+  reader.Field("floor", &c.floor, {PriorityFade::kMinFloor, 1.0},
+               "least factor of an item's weight, however old it is");
   return c;
 }
 
@@ -133,6 +148,10 @@ void ReadTables(config::Reader& reader, ReplayConfig* c) {
       if (why.empty()) continue;
       reader.Error("tables", fmt::format("{}: {}", name, why));
     }
+    const std::string why =
+        WhyRefused(section.table.priority_fade, section.table.sampler);
+    if (why.empty()) continue;
+    reader.Error("tables", fmt::format("{}: priority_fade: {}", name, why));
   }
 }
 
@@ -215,6 +234,7 @@ TableSection TableSection::Read(config::Reader& reader) {
                "rule that chooses the item to sample");
   reader.Field("priority_exponent", &c.priority_exponent, {0.0, 1.0},
                "exponent of the priorities (sampler prioritized)");
+  c.priority_fade = ReadPriorityFade(reader);
   reader.Field("remover", &c.remover,
                {{"fifo", SelectorKind::kFifo},
                 {"lifo", SelectorKind::kLifo},
@@ -330,6 +350,9 @@ ReplayConfig ReplayConfig::OfShard(int64_t index) const {
   for (auto& [name, section] : part.tables) {
     TableConfig& table = section.table;
     table.max_size = Part(table.max_size, shards);
+    // while the shard inserts one item, the run inserts one into each
+    table.priority_fade.base =
+        std::pow(table.priority_fade.base, static_cast<double>(shards));
     RateLimiterConfig& limiter = table.rate_limiter;
     limiter.min_size_to_sample = Part(limiter.min_size_to_sample, shards);
     limiter.error_buffer /= static_cast<double>(shards);

@@ -63,6 +63,7 @@ struct ReplayConfig {
 
   // Returns the section of shard `index` alone: its address, its folders and
   // port for metrics, and 1/shards of sizes, memory and limits, rounded up.
+  // Priorities fade by base^shards, since a shard sees 1/shards of the inserts.
   //
   // The rate limiter acts in each shard. For `ratio` the errors of the shards
   // (replay/table/rate_limiter.h) sum to the error of one table, because each

@@ -1,16 +1,20 @@
 // Three structures serve five kinds of selector: a sum tree draws by weight
-// (prioritized, uniform), a linked list gives the oldest or newest slot (fifo,
-// lifo), and a binary heap gives the slot of lowest priority.
+// (prioritized, uniform), with or without a fade by age, a linked list gives
+// the oldest or newest slot (fifo, lifo), and a binary heap gives the slot of
+// lowest priority.
 //
-// Weights in the sum tree are whole numbers of 2^-20, so that sums are exact
-// and a restored table draws the same slots as the saved one. While all of them
-// are zero, a set of bits finds the slots that are held.
+// Weights in the sum tree are whole numbers of 2^-20, or of 2^-50 where they
+// fade, so that sums are exact and a restored table draws the same slots as the
+// saved one. While all of them are zero, a set of bits finds the slots that are
+// held.
 #include "replay/table/selector.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -24,24 +28,60 @@ namespace {
 using internal::kUnitsPerWeight;
 constexpr int32_t kNone = -1;
 
+__extension__ using Wide = unsigned __int128;
+
 // The j-th of `count` equal parts of [0, total) is [Part(j), Part(j + 1)).
-uint64_t Part(uint64_t total, size_t j, size_t count) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<uint64_t>(Wide{total} * j / count);
+template <typename Sum>
+Sum Part(Sum total, size_t j, size_t count) {
+  return static_cast<Sum>(Wide{total} * j / count);
+}
+
+// Uniform in {0, ..., count - 1}, as RandomStream::UniformInt().
+uint64_t UniformBelow(RandomStream& random, uint64_t count) {
+  return static_cast<uint64_t>(random.UniformInt(static_cast<int64_t>(count)));
+}
+// The same for counts below 2^127.
+Wide UniformBelow(RandomStream& random, Wide count) {
+  const Wide word = random();
+  return word * static_cast<uint64_t>(count >> 64) +
+         (word * static_cast<uint64_t>(count) >> 64);
 }
 
 // A random whole number in the j-th of `count` equal parts of [0, total). If
 // that part holds none, because total < count, a number in all of [0, total).
-uint64_t DrawFromPart(RandomStream& random, uint64_t total, size_t j,
-                      size_t count) {
-  uint64_t begin = Part(total, j, count);
-  uint64_t end = Part(total, j + 1, count);
+template <typename Sum>
+Sum DrawFromPart(RandomStream& random, Sum total, size_t j, size_t count) {
+  Sum begin = Part(total, j, count);
+  Sum end = Part(total, j + 1, count);
   if (begin == end) begin = 0, end = total;
-  return begin + static_cast<uint64_t>(
-                     random.UniformInt(static_cast<int64_t>(end - begin)));
+  return begin + UniformBelow(random, end - begin);
 }
 
-// The held slots as one bit each.
+// Many slots are served in blocks, whose arrays fit on the stack.
+constexpr size_t kBlock = 256;
+
+// Fills `draws` with stratified ones from `slots`, a SumTree or what has its
+// total(), weight() and Find(). Precondition: slots.total() > 0.
+template <typename Slots>
+void DrawFrom(const Slots& slots, RandomStream& random, std::span<Draw> draws) {
+  const auto total = slots.total();
+  std::remove_const_t<decltype(total)> targets[kBlock];
+  int64_t found[kBlock];
+  for (size_t begin = 0; begin < draws.size(); begin += kBlock) {
+    const size_t count = std::min(kBlock, draws.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      targets[i] = DrawFromPart(random, total, begin + i, draws.size());
+    }
+    slots.Find({targets, count}, {found, count});
+    for (size_t i = 0; i < count; ++i) {
+      draws[begin + i] = {found[i],
+                          static_cast<double>(slots.weight(found[i])) /
+                              static_cast<double>(total)};
+    }
+  }
+}
+
+// The held slots as one bit each, all of the same weight.
 class SlotSet {
  public:
   explicit SlotSet(int64_t capacity)
@@ -55,10 +95,11 @@ class SlotSet {
     WordOf(slot) &= ~BitOf(slot);
     --size_;
   }
-  uint64_t size() const { return size_; }
+  uint64_t total() const { return size_; }
+  uint64_t weight(int64_t /*slot*/) const { return 1; }
 
   // Writes to slots[i] the slot with ranks[i] smaller ones, for ranks below
-  // size(). One pass over the words if the ranks do not fall.
+  // total(). One pass over the words if the ranks do not fall.
   void Find(std::span<const uint64_t> ranks, std::span<int64_t> slots) const {
     size_t word = 0;
     uint64_t before = 0;  // slots in earlier words
@@ -86,20 +127,27 @@ class SlotSet {
 };
 
 // kPrioritized, and kUniform with the same weight for every slot. The draws
-// depend only on the slots and their weights, not on the order of earlier
-// calls; so a restored table draws the same slots as the saved one.
+// depend only on the slots, their weights and, in a FadedSumTree, their ages,
+// not on the order of earlier calls; so a restored table draws the same slots
+// as the saved one.
+template <typename Tree>
 class WeightedSelector : public Selector {
  public:
-  WeightedSelector(int64_t capacity, bool is_uniform, double exponent)
+  WeightedSelector(Tree tree, int64_t capacity, bool is_uniform,
+                   double exponent)
       : is_uniform_(is_uniform),
         exponent_(exponent),
-        tree_(capacity),
+        tree_(std::move(tree)),
         held_(capacity) {}
 
   void Insert(int64_t slot, double priority) override {
     SumTree::Weight weight;
     WeightsOf({&priority, 1}, &weight);
-    tree_.Set(slot, weight);
+    if constexpr (kFades) {
+      tree_.Insert(slot, weight);
+    } else {
+      tree_.Set(slot, weight);
+    }
     held_.Insert(slot);
   }
   void Update(std::span<const int64_t> slots,
@@ -116,41 +164,28 @@ class WeightedSelector : public Selector {
     tree_.Set(slot, 0);
     held_.Remove(slot);
   }
-  bool CanSelect() const override { return held_.size() > 0; }
+  void AgeTo(uint64_t num_inserted) override {
+    if constexpr (kFades) tree_.AgeTo(num_inserted);
+  }
+  bool CanSelect() const override { return held_.total() > 0; }
 
   void Select(RandomStream& random, std::span<Draw> draws) const override {
     REPLICANT_CHECK(CanSelect(), "no slot that can be drawn");
-    uint64_t targets[kBlock];
-    int64_t slots[kBlock];
-    const bool has_weights = tree_.total() > 0;
-    const uint64_t total = has_weights ? tree_.total() : held_.size();
-    const auto probability = [&](int64_t slot) {
-      const uint64_t weight = has_weights ? tree_.weight(slot) : 1;
-      return static_cast<double>(weight) / static_cast<double>(total);
-    };
-    for (size_t begin = 0; begin < draws.size(); begin += kBlock) {
-      const size_t count = std::min(kBlock, draws.size() - begin);
-      for (size_t i = 0; i < count; ++i) {
-        targets[i] = DrawFromPart(random, total, begin + i, draws.size());
-      }
-      if (has_weights) {
-        tree_.Find({targets, count}, {slots, count});
-      } else {
-        held_.Find({targets, count}, {slots, count});
-      }
-      for (size_t i = 0; i < count; ++i) {
-        draws[begin + i] = {slots[i], probability(slots[i])};
-      }
+    if (tree_.total() > 0) {
+      DrawFrom(tree_, random, draws);
+    } else {
+      DrawFrom(held_, random, draws);
     }
   }
 
   double mass() const override {
-    return static_cast<double>(tree_.total()) / kUnitsPerWeight;
+    return static_cast<double>(tree_.total()) / kUnitsOfTree;
   }
 
  private:
-  // Many slots are served in blocks, whose arrays fit on the stack.
-  static constexpr size_t kBlock = 256;
+  static constexpr bool kFades = std::is_same_v<Tree, FadedSumTree>;
+  static constexpr double kUnitsOfTree =
+      kFades ? kUnitsPerWeight * FadedSumTree::kUnits : kUnitsPerWeight;
 
   void WeightsOf(std::span<const double> priorities,
                  SumTree::Weight* weights) const {
@@ -165,7 +200,7 @@ class WeightedSelector : public Selector {
 
   const bool is_uniform_;
   const double exponent_;
-  SumTree tree_;
+  Tree tree_;
   SlotSet held_;
 };
 
@@ -321,8 +356,32 @@ std::string_view ToString(SelectorKind kind) {
   REPLICANT_CHECK(false, "unknown SelectorKind {}", static_cast<int>(kind));
 }
 
+std::string WhyRefused(const PriorityFade& fade, SelectorKind kind) {
+  if (!(fade.base > 0.0 && fade.base <= 1.0)) {
+    return fmt::format("base {} is outside (0, 1]", fade.base);
+  }
+  if (!(fade.floor >= PriorityFade::kMinFloor && fade.floor <= 1.0)) {
+    return fmt::format("floor {} is outside [{}, 1]", fade.floor,
+                       PriorityFade::kMinFloor);
+  }
+  if (!fade.is_on()) return "";
+  if (kind != SelectorKind::kPrioritized) {
+    return fmt::format(
+        "base {} fades priorities, which sampler {} does not use; allowed: "
+        "base 1, or sampler prioritized",
+        fade.base, ToString(kind));
+  }
+  if (fade.AgeAtFloor() > double{SumTree::kMaxCapacity}) {
+    return fmt::format(
+        "base {} reaches floor {} after {:.0f} items; allowed: at most {}",
+        fade.base, fade.floor, fade.AgeAtFloor(), SumTree::kMaxCapacity);
+  }
+  return "";
+}
+
 std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
-                                       double priority_exponent) {
+                                       double priority_exponent,
+                                       const PriorityFade& fade) {
   if (capacity < 1 || capacity > SumTree::kMaxCapacity) {
     throw InvalidArgument(
         fmt::format("MakeSelector: capacity {} is outside "
@@ -334,13 +393,22 @@ std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
         fmt::format("MakeSelector: priority_exponent {} is outside [0, 1]",
                     priority_exponent));
   }
+  const std::string why = WhyRefused(fade, kind);
+  if (!why.empty()) {
+    throw InvalidArgument(fmt::format("MakeSelector: priority_fade: {}", why));
+  }
+  const auto make_weighted = [&]<typename Tree>(Tree tree, double exponent) {
+    return std::make_unique<WeightedSelector<Tree>>(
+        std::move(tree), capacity, /*is_uniform=*/exponent == 0.0, exponent);
+  };
   switch (kind) {
     case SelectorKind::kPrioritized:
-      return std::make_unique<WeightedSelector>(
-          capacity, /*is_uniform=*/priority_exponent == 0.0, priority_exponent);
+      if (fade.is_on()) {
+        return make_weighted(FadedSumTree(capacity, fade), priority_exponent);
+      }
+      return make_weighted(SumTree(capacity), priority_exponent);
     case SelectorKind::kUniform:
-      return std::make_unique<WeightedSelector>(capacity, /*is_uniform=*/true,
-                                                0.0);
+      return make_weighted(SumTree(capacity), 0.0);
     case SelectorKind::kFifo:
       return std::make_unique<QueueSelector>(capacity, /*takes_newest=*/false);
     case SelectorKind::kLifo:

@@ -3,14 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/rng.h"
+#include "replay/table/faded_sum_tree.h"
 
 namespace replicant::replay {
 
 enum class SelectorKind {
-  kPrioritized,    // P(i) proportional to priority^exponent
+  kPrioritized,    // P(i) proportional to priority^exponent fade(age)
   kUniform,        // P(i) = 1 / number of slots
   kFifo,           // always the slot that was inserted first
   kLifo,           // always the slot that was inserted last
@@ -48,6 +50,9 @@ class Selector {
   virtual void Update(std::span<const int64_t> slots,
                       std::span<const double> priorities) = 0;
   virtual void Remove(int64_t slot) = 0;
+  // Raises the number of insertions to `num_inserted`, if it is smaller: slots
+  // age, where weights fade, as though others had been inserted and removed.
+  virtual void AgeTo(uint64_t /*num_inserted*/) {}
 
   // Whether Select() can choose a slot: whether one is held.
   virtual bool CanSelect() const = 0;
@@ -61,20 +66,26 @@ class Selector {
   virtual void Select(RandomStream& random, std::span<Draw> draws) const = 0;
 
   // The total weight of the slots: for kPrioritized the sum of
-  // priority^exponent, each rounded to 2^-20; otherwise the number of slots. A
-  // reader of several services draws from each in proportion to its mass.
+  // priority^exponent fade(age), each rounded as MakeSelector() says; otherwise
+  // the number of slots. A reader of several services draws from each in
+  // proportion to its mass.
   virtual double mass() const = 0;
 };
 
+// Returns why a selector of this kind cannot have `fade`, or "" if it can.
+std::string WhyRefused(const PriorityFade& fade, SelectorKind kind);
+
 // Creates a selector without slots. `priority_exponent` in [0, 1] is used by
-// kPrioritized only: 0 is uniform.
-// Throws InvalidArgument for a capacity outside [1, SumTree::kMaxCapacity] or
-// an exponent outside [0, 1].
+// kPrioritized only: 0 is uniform, or by age alone if there is a `fade`.
+// Throws InvalidArgument for a capacity outside [1, SumTree::kMaxCapacity], an
+// exponent outside [0, 1] or a fade that WhyRefused() refuses.
 //
 // kPrioritized holds priority^exponent in units of 2^-20: at least one unit if
-// the priority is not zero, at most 2^18. Probabilities are computed from the
-// held values, so that importance weights match the draws exactly.
+// the priority is not zero, at most 2^18. A fade multiplies these numbers and
+// rounds again (replay/table/faded_sum_tree.h). Probabilities are computed from
+// the held values, so that importance weights match the draws exactly.
 std::unique_ptr<Selector> MakeSelector(SelectorKind kind, int64_t capacity,
-                                       double priority_exponent = 1.0);
+                                       double priority_exponent = 1.0,
+                                       const PriorityFade& fade = {});
 
 }  // namespace replicant::replay

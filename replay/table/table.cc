@@ -40,8 +40,16 @@ Table::Table(const TableConfig& config, const RateLimiterLimits& limits,
         }
         return RateLimiter(config.rate_limiter, LimitsOf(config, limits));
       }()),
-      sampler_(MakeSelector(config.sampler, config.max_size,
-                            config.priority_exponent)),
+      sampler_([&] {
+        const std::string reason =
+            WhyRefused(config.priority_fade, config.sampler);
+        if (!reason.empty()) {
+          throw InvalidArgument(fmt::format("table '{}': priority_fade: {}",
+                                            config.name, reason));
+        }
+        return MakeSelector(config.sampler, config.max_size,
+                            config.priority_exponent, config.priority_fade);
+      }()),
       remover_(MakeSelector(config.remover, config.max_size)) {
   if (config.max_times_sampled < 0) {
     throw InvalidArgument(
@@ -67,9 +75,11 @@ Table::~Table() {
 }
 
 int64_t Table::AdmitInserts(int64_t wanted) const {
+  const int64_t admitted = limiter_.AdmitInserts(wanted, size_);
   const bool is_queue = config_.rate_limiter.mode == RateLimiterMode::kQueue;
-  if (!is_queue && sampler_->mass() == 0.0) return wanted;
-  return limiter_.AdmitInserts(wanted, size_);
+  // the mass comes last, since it takes the longest
+  if (admitted == wanted || is_queue || sampler_->mass() > 0.0) return admitted;
+  return wanted;
 }
 
 uint32_t Table::TakeSlot() {
@@ -92,7 +102,6 @@ uint32_t Table::TakeSlot() {
 // Adds the item in `slot` to the selectors and to the list of its chunk.
 void Table::Enter(uint32_t slot) {
   TableItem& item = items_[slot];
-  item.order = ++num_ordered_;
   const auto priority = static_cast<double>(item.priority);
   sampler_->Insert(slot, priority);
   remover_->Insert(slot, priority);
@@ -112,6 +121,7 @@ void Table::Insert(const NStepItem& source) {
   item.discount = source.discount;
   item.priority = source.priority.value_or(max_priority_);
   item.times_sampled = 0;
+  item.order = static_cast<uint64_t>(limiter_.inserts()) + 1;
   max_priority_ = std::max(max_priority_, item.priority);
   Enter(slot);
   limiter_.CountInserts(1);
@@ -263,8 +273,12 @@ void Table::Restore(const TableContents& contents) {
     item = contents.items[old_slot];
     if (!keeps_slots) item.generation = first_generation_;
     store_->UseRange(*item.first, item.num_chunks);
+    // ages count items that were removed before the checkpoint, too. Version
+    // 0.1 counted orders anew after a restore: such items look older
+    sampler_->AgeTo(item.order - 1);
     Enter(static_cast<uint32_t>(slot));
   }
+  sampler_->AgeTo(static_cast<uint64_t>(limiter_.inserts()));
   if (keeps_slots) free_slots_ = contents.free_slots;
 }
 

@@ -22,6 +22,7 @@ struct TableConfig {
   int64_t max_size = 1'000'000;
   SelectorKind sampler = SelectorKind::kPrioritized;
   double priority_exponent = 0.6;
+  PriorityFade priority_fade = {};  // kPrioritized only
   // kFifo, kLifo or kLowestPriority.
   SelectorKind remover = SelectorKind::kFifo;
   // Number of samples after which an item is removed; 0 for no limit.
@@ -33,7 +34,7 @@ struct TableConfig {
 // One slot of a table.
 struct TableItem {
   StoredChunk* first = nullptr;  // nullptr: the slot is free
-  uint64_t order = 0;            // of insertion
+  uint64_t order = 0;            // of insertion: 1 for the table's first item
   uint32_t generation = 0;
   int32_t step = 0;
   int32_t times_sampled = 0;
@@ -104,9 +105,9 @@ class Table {
   void ReadContents(TableContents* contents) const;
   size_t num_slots() const { return items_.size(); }
   // Fills an empty table; `contents.items` hold their chunks and no uses. Items
-  // keep their keys, and later items get the slots that they would have had. If
-  // the table has become too small for that, the oldest items are left out.
-  // Precondition: the table is empty (checked).
+  // keep their keys and ages, and later items get the slots that they would
+  // have had. If the table has become too small for that, the oldest items are
+  // left out. Precondition: the table is empty (checked).
   void Restore(const TableContents& contents);
   // After a restore, continues with the samples of a later state.
   void RestoreSamples(const RateLimiter::State& state) {
@@ -131,7 +132,6 @@ class Table {
 
   std::vector<TableItem> items_;  // by slot; grows up to max_size
   std::vector<uint32_t> free_slots_;
-  uint64_t num_ordered_ = 0;
   // The smallest generation of an item that this process inserts. It exceeds
   // every generation that an earlier process can have used since its last
   // checkpoint.

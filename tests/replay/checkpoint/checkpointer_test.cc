@@ -60,6 +60,43 @@ TEST(CheckpointerTest, ARestoredShardDrawsWhatTheSavedOneWouldHave) {
   }
 }
 
+// An item's age counts all items that were inserted after it, also those that
+// were removed before the checkpoint.
+TEST(CheckpointerTest, ARestoredShardDrawsByTheSameAges) {
+  ShardConfig config = Config();
+  config.tables[0].priority_fade = {.base = 0.97, .floor = 0.3};
+  config.tables[0].max_times_sampled = 2;
+  for (const bool has_journal : {false, true}) {
+    const auto durability =
+        has_journal ? Durability::kJournal : Durability::kCheckpoint;
+    const TemporaryFolder folder;
+    std::vector<SampledItem> expected;
+    double mass = 0.0;
+    {
+      ShardInFolder saved(folder.path(), durability, config);
+      for (uint64_t i = 1; i <= 30; ++i) {
+        ASSERT_EQ(saved.Insert(i), InsertResult::kInserted);
+      }
+      Draw(saved.shard, 70);
+      ASSERT_LT(saved.size(), 30);
+      saved.checkpointer.Save();
+      // only a journal has these
+      for (uint64_t i = 31; has_journal && i <= 35; ++i) {
+        ASSERT_EQ(saved.Insert(i), InsertResult::kInserted);
+      }
+      mass = saved.shard.Status().tables[0].mass;
+      expected = Draw(saved.shard, 20);
+    }
+    ShardInFolder restored(folder.path(), durability, config);
+    EXPECT_EQ(restored.shard.Status().tables[0].mass, mass);
+    const std::vector<SampledItem> drawn = Draw(restored.shard, 20);
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      EXPECT_EQ(drawn[i].key.slot, expected[i].key.slot);
+      EXPECT_EQ(drawn[i].probability, expected[i].probability);
+    }
+  }
+}
+
 // This shows a supervisor that a restore makes progress.
 TEST(CheckpointerTest, CountsTheChunksThatItRestores) {
   const TemporaryFolder folder;

@@ -98,11 +98,14 @@ class MixedSourceTest : public ::testing::Test {
   std::unique_ptr<MixedSource> Make(ActedSource* acted, int64_t batch_size,
                                     int64_t prior_rows,
                                     int64_t offline_batches = 0) const {
+    TableConfig table = Table();
+    // of the acted items alone
+    table.priority_fade.base = 0.5;
     return std::make_unique<MixedSource>(
         acted,
         std::make_unique<PriorReplay>(PriorOptions{.folder = folder(),
                                                    .shape = Maker().shape,
-                                                   .table = Table(),
+                                                   .table = table,
                                                    .seed = 3}),
         MixedSourceOptions{.batch_size = batch_size,
                            .prior_rows = prior_rows,

@@ -43,6 +43,7 @@ replay:
     main:
       n_step: 3
       stack: 3
+      priority_fade: {base: 0.9999, floor: 0.2}
       rate_limiter: {samples_per_insert: 4, error_buffer: 1e4}
 )")
                                  .replay.MakeShardConfig();
@@ -52,7 +53,10 @@ replay:
   EXPECT_EQ(config.tables[0].name, "fresh");
   EXPECT_EQ(config.tables[0].sampler, SelectorKind::kFifo);
   EXPECT_EQ(config.tables[0].rate_limiter.mode, RateLimiterMode::kQueue);
+  EXPECT_FALSE(config.tables[0].priority_fade.is_on());
   EXPECT_EQ(config.tables[1].n_step.n_step, 3);
+  EXPECT_EQ(config.tables[1].priority_fade.base, 0.9999);
+  EXPECT_EQ(config.tables[1].priority_fade.floor, 0.2);
   EXPECT_EQ(config.tables[1].rate_limiter.samples_per_insert, 4.0);
 }
 
@@ -69,6 +73,24 @@ TEST(ReplayConfigTest, RefusesALimiterThatCouldDeadlock) {
             "full batch; hint: raise error_buffer to 512");
 }
 
+TEST(ReplayConfigTest, RefusesAFadeThatCannotWork) {
+  const auto message = [](const std::string& table) {
+    return replicant::testing::MessageOf<ConfigError>(
+        [&] { ReadText("replay:\n  tables: {t: {" + table + "}}\n"); });
+  };
+  EXPECT_EQ(message("sampler: uniform, priority_fade: {base: 0.9999}"),
+            "run.yaml:2:11: replay.tables: t: priority_fade: base 0.9999 fades "
+            "priorities, which sampler uniform does not use; allowed: base 1, "
+            "or sampler prioritized");
+  EXPECT_EQ(message("priority_fade: {base: 0.99999999}"),
+            "run.yaml:2:11: replay.tables: t: priority_fade: base 0.99999999 "
+            "reaches floor 0.1 after 230258507 items; allowed: at most "
+            "16777216");
+  EXPECT_EQ(message("priority_fade: {floor: 0}"),
+            "run.yaml:2:39: replay.tables.t.priority_fade.floor: 0 is outside "
+            "[1e-06, 1] (least factor of an item's weight, however old it is)");
+}
+
 // Would catch a total that every shard gets in full.
 TEST(ReplayConfigTest, AShardHasItsPartOfTheTotals) {
   const ReplayConfig config = ReadText(R"(
@@ -83,7 +105,8 @@ replay:
   samples_in_flight: 400
   seed: 5
   tables:
-    t: {max_size: 100, rate_limiter: {min_size_to_sample: 10, error_buffer: 900}}
+    t: {max_size: 100, priority_fade: {base: 0.5},
+        rate_limiter: {min_size_to_sample: 10, error_buffer: 900}}
 )")
                                   .replay;
   EXPECT_EQ(
@@ -103,6 +126,8 @@ replay:
   EXPECT_EQ(shard.limits.samples_in_flight, 134);
   ASSERT_EQ(shard.tables.size(), 1u);
   EXPECT_EQ(shard.tables[0].max_size, 34);
+  EXPECT_EQ(shard.tables[0].priority_fade.base, 0.125);
+  EXPECT_EQ(shard.tables[0].priority_fade.floor, 0.1);
   EXPECT_EQ(shard.tables[0].rate_limiter.min_size_to_sample, 4);
   EXPECT_EQ(shard.tables[0].rate_limiter.error_buffer, 300.0);
   EXPECT_EQ(shard.tables[0].rate_limiter.samples_per_insert, 8.0);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -214,6 +215,126 @@ TEST(SelectorTest, ExponentZeroDrawsUniformlyWhateverThePriorities) {
   ExpectFrequencies(*selector, {1.0 / 3, 1.0 / 3, 0.0, 1.0 / 3});
 }
 
+// Recorded before priorities could fade.
+TEST(SelectorTest, DrawsWithoutAFadeStayWhatTheyWere) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 100, 1.0,
+                                     {.base = 1.0, .floor = 0.5});
+  for (int64_t slot = 0; slot < 100; ++slot) {
+    selector->Insert(slot, static_cast<double>(slot % 7) / 4);
+  }
+  EXPECT_EQ(selector->mass(), 73.75);
+  RandomStream random(2019, "recorded");
+  Draw draws[6];
+  selector->Select(random, draws);
+  std::vector<int64_t> slots;
+  for (const Draw& draw : draws) {
+    slots.push_back(draw.slot);
+    EXPECT_EQ(draw.probability, static_cast<double>(draw.slot % 7) / 4 / 73.75);
+  }
+  EXPECT_EQ(slots, (std::vector<int64_t>{4, 19, 46, 52, 76, 97}));
+}
+
+// Catches a probability or a mass that is not that of the faded priorities: a
+// reader of several services computes importance weights from both. The ring
+// of slots turns some fifty times, and some slots are removed early.
+TEST(SelectorTest, FadingPrioritiesAgreeWithTheirDefinition) {
+  constexpr int64_t kCapacity = 60;
+  constexpr PriorityFade kFade = {.base = 0.97, .floor = 0.25};
+  const auto selector =
+      MakeSelector(SelectorKind::kPrioritized, kCapacity, 0.6, kFade);
+  RandomStream random(8, "fade");
+  Model model;
+  for (int i = 0; i < 3000; ++i) {
+    const int64_t slot = i % kCapacity;
+    const auto priority = static_cast<double>(random.UniformInt(5));
+    if (model.contains(slot)) selector->Remove(slot), model.erase(slot);
+    selector->Insert(slot, priority);
+    model[slot] = {priority, i};
+    const int64_t other = random.UniformInt(kCapacity);
+    if (model.contains(other) && i % 3 == 0) {
+      Update(other, 2.5, selector.get());
+      model[other].priority = 2.5;
+    } else if (model.contains(other) && other != slot && i % 3 == 1) {
+      selector->Remove(other);
+      model.erase(other);
+    }
+    const auto weight = [&](const Held& held) {
+      return std::pow(held.priority, 0.6) *
+             std::max(std::pow(kFade.base, i - held.order), kFade.floor);
+    };
+    double total = 0.0;
+    for (const auto& [held_slot, held] : model) total += weight(held);
+    ASSERT_NEAR(selector->mass(), total, 1e-5 * total);
+    Draw draws[5];
+    selector->Select(random, draws);
+    for (const Draw& draw : draws) {
+      ASSERT_TRUE(model.contains(draw.slot));
+      ASSERT_NEAR(draw.probability, weight(model.at(draw.slot)) / total, 1e-5);
+      ASSERT_GT(draw.probability, 0.0);
+    }
+  }
+}
+
+// The frequencies follow the definition, not only the stated probabilities.
+// Half of the slots lie at the floor.
+TEST(SelectorTest, FadingPrioritiesAreDrawnInProportion) {
+  for (const bool is_by_age_alone : {false, true}) {
+    const PriorityFade fade = {.base = 0.95, .floor = 0.2};
+    const auto selector = MakeSelector(SelectorKind::kPrioritized, 64,
+                                       is_by_age_alone ? 0.0 : 1.0, fade);
+    std::vector<double> probabilities;
+    double total = 0.0;
+    for (int64_t slot = 0; slot < 64; ++slot) {
+      const auto priority = static_cast<double>(slot % 5);
+      selector->Insert(slot, priority);
+      probabilities.push_back(
+          (is_by_age_alone ? 1.0 : priority) *
+          std::max(std::pow(fade.base, static_cast<double>(63 - slot)),
+                   fade.floor));
+      total += probabilities.back();
+    }
+    for (double& probability : probabilities) probability /= total;
+    EXPECT_NEAR(selector->mass(), total, 1e-4);
+    ExpectFrequencies(*selector, probabilities);
+  }
+}
+
+// The sum of the weights is 2^68 units, so that a draw takes wide numbers.
+TEST(SelectorTest, FadingPrioritiesOfAnySizeAreDrawnInProportion) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 3, 1.0,
+                                     {.base = 0.5, .floor = 0.25});
+  for (int64_t slot = 0; slot < 3; ++slot) selector->Insert(slot, 1.5e5);
+  EXPECT_NEAR(selector->mass(), 1.75 * 1.5e5, 1.0);
+  constexpr int kDraws = 20'000;
+  RandomStream random(9, "wide");
+  int counts[3] = {};
+  for (int i = 0; i < kDraws; ++i) {
+    Draw draw;
+    selector->Select(random, {&draw, 1});
+    ++counts[draw.slot];
+  }
+  // five standard deviations
+  for (int slot = 0; slot < 3; ++slot) {
+    const double p = (1 << slot) / 7.0;
+    EXPECT_NEAR(counts[slot], kDraws * p, 5.0 * std::sqrt(kDraws * p * (1 - p)))
+        << "slot " << slot;
+  }
+}
+
+TEST(SelectorTest, FadingPrioritiesThatAreAllZeroDrawUniformly) {
+  const auto selector = MakeSelector(SelectorKind::kPrioritized, 4, 0.6,
+                                     {.base = 0.5, .floor = 0.1});
+  for (int64_t slot = 0; slot < 4; ++slot) selector->Insert(slot, 0.0);
+  EXPECT_EQ(selector->mass(), 0.0);
+  ExpectFrequencies(*selector, {0.25, 0.25, 0.25, 0.25});
+  // the first priority above zero takes all draws again, old as it is
+  Update(0, 1e-9, selector.get());
+  RandomStream random(1, "one");
+  Draw draws[8];
+  selector->Select(random, draws);
+  for (const Draw& draw : draws) EXPECT_EQ(draw, (Draw{0, 1.0}));
+}
+
 // Each draw of a call removes its slot, as in a table with max_times_sampled.
 TEST(SelectorTest, PrioritiesThatAreAllZeroGiveEverySlotOnce) {
   const auto selector = MakeSelector(SelectorKind::kPrioritized, 130);
@@ -277,6 +398,22 @@ TEST(SelectorTest, RefusesBadSettings) {
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [] { MakeSelector(SelectorKind::kPrioritized, 1, 1.5); }),
             "MakeSelector: priority_exponent 1.5 is outside [0, 1]");
+  const auto refusal = [](PriorityFade fade, SelectorKind kind) {
+    return MessageOf<InvalidArgument>(
+        [&] { MakeSelector(kind, 1, 1.0, fade); });
+  };
+  EXPECT_EQ(refusal({.base = 0.0}, SelectorKind::kPrioritized),
+            "MakeSelector: priority_fade: base 0 is outside (0, 1]");
+  EXPECT_EQ(refusal({.base = 0.9, .floor = 0.0}, SelectorKind::kPrioritized),
+            "MakeSelector: priority_fade: floor 0 is outside [1e-06, 1]");
+  EXPECT_EQ(refusal({.base = 0.9}, SelectorKind::kUniform),
+            "MakeSelector: priority_fade: base 0.9 fades priorities, which "
+            "sampler uniform does not use; allowed: base 1, or sampler "
+            "prioritized");
+  EXPECT_EQ(
+      refusal({.base = 1.0 - 1e-8, .floor = 0.5}, SelectorKind::kPrioritized),
+      "MakeSelector: priority_fade: base 0.99999999 reaches floor 0.5 after "
+      "69314718 items; allowed: at most 16777216");
 }
 
 TEST(SelectorDeathTest, SelectFromNothingAborts) {

@@ -219,9 +219,11 @@ class ShardModel {
     return config_.tables[static_cast<size_t>(table)];
   }
 
-  static double Weight(const TableConfig& c, const ModelItem& item) {
+  double Weight(const TableConfig& c, const ModelItem& item) const {
     if (item.priority == 0.0f) return 0.0;
-    return std::pow(static_cast<double>(item.priority), c.priority_exponent);
+    const auto age = static_cast<double>(inserts(item.table) - 1 - item.order);
+    return std::pow(static_cast<double>(item.priority), c.priority_exponent) *
+           std::max(std::pow(c.priority_fade.base, age), c.priority_fade.floor);
   }
 
   double Mass(int64_t table) const {

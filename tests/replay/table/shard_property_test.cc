@@ -52,7 +52,7 @@ ShardConfig PropertyConfig(int64_t max_chunks = 40) {
   config.shape = kShape;
   config.max_bytes = max_chunks * (kChunkOverheadBytes + 200);
   config.limits = {.insert_chunk = 4, .samples_in_flight = 8};
-  config.tables.resize(6);
+  config.tables.resize(7);
   config.tables[0] = {.name = "prioritized",
                       .max_size = 30,
                       .priority_exponent = 0.7,
@@ -93,6 +93,15 @@ ShardConfig PropertyConfig(int64_t max_chunks = 40) {
                       .sampler = SelectorKind::kUniform,
                       .max_times_sampled = 3,
                       .n_step = {.discount = 0.7, .window = 3, .period = 3},
+                      .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                       .min_size_to_sample = 1}};
+  config.tables[6] = {.name = "fading",
+                      .max_size = 25,
+                      .priority_exponent = 0.5,
+                      .priority_fade = {.base = 0.95, .floor = 0.4},
+                      .remover = SelectorKind::kLowestPriority,
+                      .max_times_sampled = 6,
+                      .n_step = {.n_step = 1, .discount = 0.9},
                       .rate_limiter = {.mode = RateLimiterMode::kMinSize,
                                        .min_size_to_sample = 1}};
   return config;
