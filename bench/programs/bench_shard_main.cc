@@ -74,12 +74,17 @@ Result Rate(double seconds, const std::function<int64_t()>& work) {
           .extra = {{"items_per_cpu_s", static_cast<double>(items) / cpu}}};
 }
 
+constexpr PriorityFade kNoFade = {};
+// DR.Q's.
+constexpr PriorityFade kFade = {.base = 0.9999, .floor = 0.1};
+
 // The state items of the peers' benchmark: 24 + 6 numbers, n = 5.
-ShardConfig StateConfig() {
+ShardConfig StateConfig(const PriorityFade& fade = kNoFade) {
   ShardConfig config;
   config.shape = {.observation_bytes = 24 * 4, .action_bytes = 6 * 4};
   config.tables = {{.name = "state",
                     .max_size = kStateItems,
+                    .priority_fade = fade,
                     .n_step = {.n_step = 5},
                     .rate_limiter = {.mode = RateLimiterMode::kMinSize}}};
   return config;
@@ -132,8 +137,8 @@ class Feeder {
   uint64_t sequence_ = 0;
 };
 
-std::unique_ptr<Shard> FullStateShard() {
-  auto shard = std::make_unique<Shard>(StateConfig(), &Clock::Real());
+std::unique_ptr<Shard> FullStateShard(const PriorityFade& fade = kNoFade) {
+  auto shard = std::make_unique<Shard>(StateConfig(fade), &Clock::Real());
   Feeder feeder(shard.get(), [&](int64_t first) {
     return StateGroup(shard->config(), first);
   });
@@ -141,16 +146,16 @@ std::unique_ptr<Shard> FullStateShard() {
   return shard;
 }
 
-Result InsertState(const Options& options) {
-  Shard shard(StateConfig(), &Clock::Real());
+Result InsertState(const Options& options, const PriorityFade& fade) {
+  Shard shard(StateConfig(fade), &Clock::Real());
   Feeder feeder(
       &shard, [&](int64_t first) { return StateGroup(shard.config(), first); });
   return Rate(options.seconds, [&] { return feeder.Insert(); });
 }
 
 // Draws a batch and copies what a reader gets of it into one buffer.
-Result SampleState(const Options& options) {
-  const auto shard = FullStateShard();
+Result SampleState(const Options& options, const PriorityFade& fade) {
+  const auto shard = FullStateShard(fade);
   const auto row = static_cast<size_t>(shard->config().shape.observation_bytes);
   std::vector<std::byte> out(kBatch * (2 * row + 24));
   return Rate(options.seconds, [&] {
@@ -171,8 +176,8 @@ Result SampleState(const Options& options) {
   });
 }
 
-Result Update(const Options& options) {
-  const auto shard = FullStateShard();
+Result Update(const Options& options, const PriorityFade& fade) {
+  const auto shard = FullStateShard(fade);
   SampledBatch batch;
   REPLICANT_CHECK_EQ(shard->TrySample(0, 100 * kBatch, "bench", &batch),
                      100 * kBatch);
@@ -349,13 +354,19 @@ struct Case {
 
 std::vector<Case> Cases() {
   const std::string prefix = "replay/in-process/";
-  std::vector<Case> cases = {
-      {prefix + "insert/state", false, InsertState},
-      {prefix + "sample/state-256", false, SampleState},
-      {prefix + "update/256", false, Update},
-      {prefix + "checkpoint/pause", false, CheckpointPause},
-      {prefix + "checkpoint/save", false, CheckpointSave},
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, const auto& run) {
+    for (const PriorityFade& fade : {kNoFade, kFade}) {
+      const char* const kind = fade.is_on() ? "faded/" : "";
+      cases.push_back({fmt::format("{}{}{}", prefix, kind, name), false,
+                       [=](const Options& o) { return run(o, fade); }});
+    }
   };
+  add("insert/state", InsertState);
+  add("sample/state-256", SampleState);
+  add("update/256", Update);
+  cases.push_back({prefix + "checkpoint/pause", false, CheckpointPause});
+  cases.push_back({prefix + "checkpoint/save", false, CheckpointSave});
   for (const FrameCodec codec :
        {FrameCodec::kNone, FrameCodec::kLz4, FrameCodec::kZstd}) {
     const std::string kind = fmt::format("pixels-84-{}", ToString(codec));
