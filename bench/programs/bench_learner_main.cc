@@ -141,6 +141,7 @@ std::vector<Case> AllCases(const Options& options) {
       "d4pg-swingup-64",
       "d4pg-light-128",
       "d4pg-representation-128",
+      "d4pg-representation-full-128",
       "resnet50-8",
       "resnet50-16",
       "resnet50-32",
