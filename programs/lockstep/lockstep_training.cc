@@ -48,7 +48,8 @@ replay::LocalReplayOptions ReplayOptionsOf(const RunConfig& config,
                                      .group_steps = config.actors.group_steps,
                                      .codec = config.actors.codec,
                                      .batch_size = ActedRows(config),
-                                     .importance = config.learner.importance};
+                                     .importance = config.learner.importance,
+                                     .kept_frames = config.learner.frame_store};
   options.shard.shape = StepShapeOf(task);
   options.shard.has_float_rows = true;
   options.shard.tables[0].n_step.stack = task.frame_stack;

@@ -12,7 +12,9 @@
 namespace replicant::replay {
 
 LocalReplay::LocalReplay(LocalReplayOptions options)
-    : options_(std::move(options)), shard_(options_.shard, &Clock::Real()) {}
+    : options_(std::move(options)),
+      shard_(options_.shard, &Clock::Real()),
+      kept_(options_.kept_frames, options_.shard.shape) {}
 
 void LocalReplay::Writer::BeginEpisode() {
   builder_.reset();
@@ -84,6 +86,21 @@ bool LocalReplay::MayWrite() {
   return waiting_.empty();
 }
 
+void LocalReplay::KeepFrames() {
+  // of the only shard; another one than that of no request
+  constexpr uint64_t kToken = 1;
+  int64_t num_blocks = 0;
+  do {
+    const FramesRequest wanted = kept_.Request();
+    std::optional<uint64_t> after;
+    if (wanted.token == kToken) after = wanted.after_serial;
+    const Shard::ChunkRange range = shard_.Chunks(
+        after, wanted.room_frames, kMaxBlocksPerReply, wanted.max_bytes);
+    num_blocks = kept_.Take(range.ToReply(kToken));
+  } while (num_blocks > 0);
+  kept_.Forget(kept_.range().first_serial);
+}
+
 bool LocalReplay::Next(Batch* batch) {
   const int64_t wanted =
       options_.batch_size - static_cast<int64_t>(drawn_.items.size());
@@ -91,12 +108,20 @@ bool LocalReplay::Next(Batch* batch) {
     return false;
   }
   const BatchForm form = options_.shard.tables[0].n_step.form();
-  const BatchMessage message(
+  if (kept_.is_on()) KeepFrames();
+  BatchMessage message(
       EncodeBatch(drawn_, BatchState::kFull, options_.shard.shape, form,
-                  std::numeric_limits<size_t>::max()),
-      options_.shard.shape);
+                  std::numeric_limits<size_t>::max(), /*target=*/nullptr,
+                  kept_.range()),
+      options_.shard.shape, /*target=*/nullptr,
+      [this](uint64_t serial) { return kept_.Find(serial); });
   batch->Reserve(options_.batch_size, form, options_.shard.shape);
-  batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, room_);
+  if (kept_.is_on()) {
+    batch->TakeCompressed(std::move(message), /*first_row=*/0, /*shard=*/0,
+                          /*share=*/1.0);
+  } else {
+    batch->Take(message, /*first_row=*/0, /*shard=*/0, /*share=*/1.0, room_);
+  }
   batch->total_steps = drawn_.total_steps;
   batch->SetWeights(options_.importance.At(batch->total_steps));
   drawn_ = SampledBatch();

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "replay/client/batch.h"
 #include "replay/client/importance_weights.h"
+#include "replay/client/kept_frames.h"
 #include "replay/client/step_sink.h"
 #include "replay/format/chunk_format.h"
 #include "replay/format/frame_codec.h"
@@ -24,6 +25,9 @@ struct LocalReplayOptions {
   FrameCodec codec = FrameCodec::kLz4;
   int64_t batch_size = 256;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
+  // Frames that need no decoding for each draw. Frames then lie elsewhere than
+  // in a batch (Batch::compressed).
+  KeptFrames::Options kept_frames = {};
 };
 
 // A replay in its user's process, without threads and without a network: the
@@ -98,8 +102,12 @@ class LocalReplay {
   bool IsDrawing() const { return !drawn_.items.empty(); }
 
  private:
+  // Keeps the frames that were inserted since the last call.
+  void KeepFrames();
+
   const LocalReplayOptions options_;
   Shard shard_;
+  KeptFrames kept_;
   FrameRoom room_;
   // the writers whose items wait for the rate limiter
   std::vector<uint64_t> waiting_;

@@ -438,16 +438,7 @@ void Service::HandleFrames(Request& request, Responder responder) {
   const Shard::ChunkRange range = shard_->Chunks(
       after, wanted.room_frames, kMaxBlocksPerReply,
       std::min<size_t>(wanted.max_bytes, options_.max_part_bytes));
-  FramesReply reply{.token = frames_token_,
-                    .after_serial = range.after,
-                    .last_serial = range.last,
-                    .serials = {},
-                    .blocks = {}};
-  for (const auto& chunk : range.chunks) {
-    reply.serials.push_back(chunk->serial);
-    reply.blocks.push_back(chunk->view.frames());
-  }
-  responder.Reply(reply.Encode());
+  responder.Reply(range.ToReply(frames_token_).Encode());
 }
 
 void Service::HandleUpdate(Request& request, Responder responder) {

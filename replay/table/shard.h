@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "base/rng.h"
+#include "replay/format/protocol.h"
 #include "replay/store/frame_store.h"
 #include "replay/table/n_step.h"
 #include "replay/table/snapshot.h"
@@ -181,6 +182,9 @@ class Shard {
   struct ChunkRange {
     uint64_t after = 0, last = 0;
     std::vector<std::shared_ptr<const Chunk>> chunks;
+
+    // Their frame blocks, which these chunks hold.
+    FramesReply ToReply(uint64_t token) const;
   };
   // The chunks after `after`, or without it the newest that have together at
   // most `room_frames` frames; of these the oldest, at most `max_chunks` and at

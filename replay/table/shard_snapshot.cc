@@ -1,5 +1,5 @@
-// Shard's part in checkpoints; the rest of the class is in
-// replay/table/shard.cc.
+// Shard's part in checkpoints and the chunks that it gives to readers; the rest
+// of the class is in replay/table/shard.cc.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -224,6 +224,19 @@ InsertResult Shard::Replay(uint64_t serial, uint64_t writer, uint64_t sequence,
   REPLICANT_CHECK_GT(serial, store_.last_serial());
   store_.set_last_serial(serial - 1);
   return InsertLocked(writer, sequence, std::move(chunk));
+}
+
+FramesReply Shard::ChunkRange::ToReply(uint64_t token) const {
+  FramesReply reply{.token = token,
+                    .after_serial = after,
+                    .last_serial = last,
+                    .serials = {},
+                    .blocks = {}};
+  for (const auto& chunk : chunks) {
+    reply.serials.push_back(chunk->serial);
+    reply.blocks.push_back(chunk->view.frames());
+  }
+  return reply;
 }
 
 }  // namespace replicant::replay

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
+
+#include "tests/replay/episodes.h"
 
 namespace replicant::replay {
 namespace {
@@ -111,6 +114,46 @@ TEST(LocalReplayTest, DrawsAreTheSameForTheSameCalls) {
     return std::vector<std::byte>(actions.begin(), actions.end());
   };
   EXPECT_EQ(draw(), draw());
+}
+
+// Whether a frame is kept or not, it is that of its step.
+TEST(LocalReplayTest, KeptFramesAreThoseOfTheirSteps) {
+  const auto num_kept = [](const KeptFrames::Options& kept) {
+    LocalReplayOptions options = Options();
+    options.kept_frames = kept;
+    LocalReplay replay(options);
+    LocalReplay::Writer writer(&replay, 1);
+    FrameRoom room;
+    Batch batch;
+    int64_t count = 0;
+    for (int episode = 0; episode < 20; ++episode) {
+      writer.BeginEpisode();
+      for (int64_t t = 0; t < 10; ++t) WriteStep(writer, t);
+      writer.EndEpisode(Filled(4, 10), Filled(kFrameBytes, 10));
+      while (replay.Next(&batch)) {
+        for (int64_t row = 0; row < batch.size; ++row) {
+          const auto t = static_cast<int64_t>(
+              batch.actions.bytes()[static_cast<size_t>(row)]);
+          const ItemFrames frames = batch.FramesOf(row, room);
+          EXPECT_EQ(testing::Joined(frames.frames.last(1), kFrameBytes),
+                    Filled(kFrameBytes, t));
+          EXPECT_EQ(testing::Joined(frames.next_frames.last(1), kFrameBytes),
+                    Filled(kFrameBytes, std::min<int64_t>(t + 2, 10)));
+          if (!frames.numbers.empty() && frames.numbers.back() != 0) ++count;
+        }
+      }
+    }
+    return count;
+  };
+  constexpr int64_t kAll = 1'000'000;
+  const int64_t all = num_kept({.max_bytes = kAll});
+  EXPECT_GT(all, 500);
+  EXPECT_EQ(num_kept({.max_bytes = kAll, .decompresses = false}), all);
+  // room for four of twenty episodes
+  const int64_t some = num_kept({.max_bytes = 4 * 11 * kFrameBytes});
+  EXPECT_GT(some, 0);
+  EXPECT_LT(some, all);
+  EXPECT_EQ(num_kept({.max_bytes = 0}), 0);
 }
 
 // A writer that repeats its episode continues where it stopped.
