@@ -169,9 +169,9 @@ RepresentationConfig RepresentationConfig::Read(config::Reader& reader) {
       "and the following actions; must equal the table's window. 0: no model");
   reader.Field(
       "targets", &c.targets, {0, 100},
-      "number of those steps whose next embedding a row's loss has, since "
-      "embedding pictures takes the most time: the one where the return "
-      "bootstraps, and others drawn at random, which count for all. 0: all");
+      "number of those steps whose next embedding a row's loss has; fewer take "
+      "less time. They are the one where the return bootstraps, and others "
+      "drawn at random, which count for all. 0: all");
   if (c.targets > c.horizon) {
     reader.Error("targets",
                  fmt::format("{} next embeddings of {} steps; want at most "
