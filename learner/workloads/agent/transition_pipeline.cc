@@ -92,6 +92,12 @@ TransitionPipeline::TransitionPipeline(const agents::LearningSpec& spec,
         {.size = static_cast<size_t>(image.shape.num_elements() / depth),
          .pixel_bytes = static_cast<size_t>(image.shape[2] / depth)});
   }
+  if (spec.window > 0) {
+    REPLICANT_CHECK(spec.window_observations >= 1 &&
+                        spec.window_observations <= spec.window,
+                    "{} observations of windows of {} steps",
+                    spec.window_observations, spec.window);
+  }
   for (Drawn* const drawn : {&used_, &ahead_}) {
     if (spec.window == 0) break;
     drawn->returns.resize(static_cast<size_t>(batch_size));

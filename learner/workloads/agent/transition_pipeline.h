@@ -29,6 +29,8 @@ class TransitionPipeline : public replicator::InputPipeline {
   // `num_threads` threads decode compressed frames and interleave stacks. With
   // `frames`, which outlive the pipeline, observations are slots of that table
   // (ObservationSlots() in learner/workloads/agent/agent_step.h).
+  // Precondition: LearningSpec::window_observations is in its range (checked;
+  // aborts).
   TransitionPipeline(const agents::LearningSpec& spec, int64_t batch_size,
                      int num_threads, replay::BatchSource* source,
                      ResidentFrames* frames = nullptr);
