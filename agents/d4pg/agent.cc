@@ -8,6 +8,7 @@
 #include "agents/d4pg/update.h"
 #include "agents/observation_normalizer.h"
 #include "base/error.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
 namespace {
@@ -68,7 +69,7 @@ class D4pgAgent : public Agent {
 
   std::vector<Output> BuildStart(Graph& graph,
                                  const LearningSpec& spec) const override {
-    return {BuildTargetCopy(graph, config_, spec, SupportOf(spec).num_atoms)};
+    return d4pg::BuildStart(graph, config_, spec, SupportOf(spec).num_atoms);
   }
 
   std::optional<Misfit> FindMisfit(
@@ -79,9 +80,13 @@ class D4pgAgent : public Agent {
   }
 
   bool IsOfPolicy(std::string_view variable) const override {
-    return variable.starts_with("encoder/") ||
-           variable.starts_with("policy/") ||
-           ObservationNormalizer::IsOfPolicy(variable);
+    if (ObservationNormalizer::IsOfPolicy(variable)) return true;
+    if (config_.average_decay > 0.0) {
+      static constexpr std::string_view kScope = nn::kAverageScope;
+      if (!variable.starts_with(kScope)) return false;
+      variable.remove_prefix(kScope.size() + 1);
+    }
+    return variable.starts_with("encoder/") || variable.starts_with("policy/");
   }
 
  private:

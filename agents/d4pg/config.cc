@@ -281,6 +281,9 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
   reader.Field("random_shift", &c.random_shift, {0, 64},
                "maximum random shift of the frames of an update, in pixels; "
                "0: no shift. Pixels only");
+  reader.Field("average_decay", &c.average_decay, {0.0, 0.999999},
+               "decay of a moving average of encoder and policy, which acts, "
+               "is evaluated and is exported in their place; 0: no average");
   reader.Field("priority", &c.priority,
                {{"cross_entropy", Priority::kCrossEntropy},
                 {"absolute_td_error", Priority::kAbsoluteTdError},

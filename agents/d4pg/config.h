@@ -158,6 +158,9 @@ struct D4pgConfig {
   double pre_tanh_penalty_limit = 2.0;
   BehaviourCloningConfig behaviour_cloning;
   int64_t random_shift = 0;  // pixels; 0: none
+  // moving average of encoder and policy, which acts (nn::AverageVariables);
+  // 0: they act themselves
+  double average_decay = 0.0;
   Priority priority = Priority::kCrossEntropy;
 
   static D4pgConfig Read(config::Reader& reader);

@@ -1,5 +1,6 @@
 #include "agents/d4pg/policy.h"
 
+#include <optional>
 #include <vector>
 
 #include "agents/images.h"
@@ -8,6 +9,7 @@
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/random.h"
 #include "engine/graph/ops/shape_ops.h"
+#include "engine/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
 
@@ -15,9 +17,12 @@ Output BuildPolicy(Graph& graph, const D4pgConfig& config,
                    const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
+  std::optional<Graph::Scope> average;
+  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
   const Encoder encoder(graph, config.networks, spec);
   const PolicyNetwork policy(graph, config.networks, spec,
                              encoder.feature_size());
+  average.reset();
   const int64_t count = options.num_environments;
   std::vector<Output> images;
   if (options.has_named_images && !spec.task.images.empty()) {

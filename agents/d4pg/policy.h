@@ -17,8 +17,8 @@ namespace replicant::agents::d4pg {
 // the noise and must differ between runs.
 //
 // Inputs are raw: the graph normalizes them if the configuration wants it.
-// Variables have the names of the learner's.
-// Throws what CheckSpec() and ObservationNormalizer::Check() throw.
+// Variables have the names of the learner's, with average_decay of its
+// averages. Throws what CheckSpec() and ObservationNormalizer::Check() throw.
 Output BuildPolicy(Graph& graph, const D4pgConfig& config,
                    const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site = CallSite::Here());

@@ -363,6 +363,16 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
       graph.Scalar(config.rate, graph::ScalarDType(sources[0].dtype())));
 }
 
+// Of the networks that act.
+Output AverageUpdate(Graph& graph, const D4pgConfig& config,
+                     const AllNetworks& networks, Output step) {
+  return nn::AverageVariables(
+      graph,
+      AllNetworks::Joined(
+          {networks.encoder.variables(), networks.policy.variables()}),
+      step, config.average_decay);
+}
+
 }  // namespace
 
 Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
@@ -418,6 +428,10 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
           &update);
   update.updates.push_back(
       AddTargetUpdate(graph, config.target, networks, step));
+  if (config.average_decay > 0.0) {
+    update.updates.push_back(
+        AverageUpdate(graph, config, networks, step.value));
+  }
   if (normalizer) {
     Append(normalizer->Update(replica, batch, step.value), &update.updates);
   }
@@ -435,15 +449,21 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
   return update;
 }
 
-Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
-                       const LearningSpec& spec, int64_t num_atoms,
-                       CallSite site) {
+std::vector<Output> BuildStart(Graph& graph, const D4pgConfig& config,
+                               const LearningSpec& spec, int64_t num_atoms,
+                               CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const AllNetworks networks(graph, config, spec, num_atoms,
                              /*num_devices=*/1);
-  return graph::MovingAverageUpdate(
+  std::vector<Output> updates = {graph::MovingAverageUpdate(
       networks.Targets(), nn::ReadAll(graph, networks.Sources()),
-      graph.Scalar(1.0, graph::ScalarDType(spec.dtype)));
+      graph.Scalar(1.0, graph::ScalarDType(spec.dtype)))};
+  if (config.average_decay > 0.0) {
+    // the mean of one value
+    updates.push_back(
+        AverageUpdate(graph, config, networks, graph.Scalar(0.0, DType::kI64)));
+  }
+  return updates;
 }
 
 }  // namespace replicant::agents::d4pg

@@ -78,7 +78,8 @@ struct Update {
 //   follow their statistics at the end of the update
 // - both losses use the parameters from before the update, as in Acme's learner
 // - Adam with decoupled weight decay for each, then the targets follow the new
-// parameters
+// parameters, and with average_decay the averages of encoder and policy
+// ("average/", nn::AverageVariables()), which act
 //
 // Differs from arXiv:2501.16142: the encoder is trained in every update, not in
 // 250 successive ones after each copy of the targets, on the same rows as the
@@ -92,11 +93,11 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
                    const TransitionBatch& batch,
                    CallSite site = CallSite::Here());
 
-// Adds the networks alone and returns the update that copies the online
-// networks to the target networks. A new training runs this update once, before
-// its first training update.
-Output BuildTargetCopy(Graph& graph, const D4pgConfig& config,
-                       const LearningSpec& spec, int64_t num_atoms,
-                       CallSite site = CallSite::Here());
+// Adds the networks alone and returns the updates that a new training runs
+// once, before its first training update: they copy the online networks to the
+// target networks and, with average_decay, to the averages.
+std::vector<Output> BuildStart(Graph& graph, const D4pgConfig& config,
+                               const LearningSpec& spec, int64_t num_atoms,
+                               CallSite site = CallSite::Here());
 
 }  // namespace replicant::agents::d4pg

@@ -35,7 +35,10 @@ class Policy:
         if not checkpoints:
             raise SystemExit(f"{run}: no whole checkpoint")
         variables = load_file(max(checkpoints) / "variables.safetensors")
-        head = "policy/head/"
+        # the moving average acts where there is one (agent.average_decay)
+        head = "average/policy/head/"
+        if not any(name.startswith(head) for name in variables):
+            head = "policy/head/"
         self.layers = {
             name[len(head):]: value
             for name, value in variables.items()

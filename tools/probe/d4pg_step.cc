@@ -86,8 +86,8 @@ StepGraph BuildStepGraph(const StepGraphConfig& config, DType dtype) {
   step.AddGradients(update.policy);
 
   step.start_graph = std::make_unique<Graph>(seed);
-  step.start_updates = {agents::d4pg::BuildTargetCopy(
-      *step.start_graph, config.agent, spec, support.num_atoms)};
+  step.start_updates = agents::d4pg::BuildStart(*step.start_graph, config.agent,
+                                                spec, support.num_atoms);
   return step;
 }
 

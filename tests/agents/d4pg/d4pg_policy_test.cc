@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "agents/d4pg/agent.h"
 #include "agents/d4pg/policy.h"
 #include "tests/agents/learning_specs.h"
 #include "tests/support/graph_runner.h"
@@ -67,6 +68,26 @@ TEST(PolicyTest, ActionsStayInTheirRange) {
     on_a_bound += std::fabs(a) == 1.0 ? 1 : 0;
   }
   EXPECT_GT(on_a_bound, kEnvironments);
+}
+
+// All that the policy reads, and nothing else, is published.
+TEST(PolicyTest, ActsByTheAverageIfThereIsOne) {
+  for (const double decay : {0.0, 0.99}) {
+    SCOPED_TRACE(decay);
+    D4pgConfig config = kConfig;
+    config.average_decay = decay;
+    Graph graph;
+    BuildPolicy(graph, config, kSpec, {});
+    const std::shared_ptr<const Agent> agent = MakeAgent(config);
+    for (const graph::VariableSpec& variable : graph.variables()) {
+      EXPECT_EQ(variable.name.starts_with("average/policy/"), decay > 0.0)
+          << variable.name;
+      EXPECT_TRUE(agent->IsOfPolicy(variable.name)) << variable.name;
+    }
+    EXPECT_EQ(agent->IsOfPolicy("policy/head/0/weight"), decay == 0.0);
+    EXPECT_FALSE(agent->IsOfPolicy("average/critic/head/0/weight"));
+    EXPECT_FALSE(agent->IsOfPolicy("target/policy/head/0/weight"));
+  }
 }
 
 // Two actors of one seed explore differently, and as one actor of both would.

@@ -80,10 +80,10 @@ TransitionBatch FixedBatch(GraphRunner& runner) {
           .importance_weight = uniform("weight", Shape({kBatch}), 0.1, 2, 6)};
 }
 
-void CopyTargets(GraphRunner& runner, const D4pgConfig& config) {
+void Start(GraphRunner& runner, const D4pgConfig& config) {
   Graph graph;
-  const Output copy = BuildTargetCopy(graph, config, kSpec, kAtoms);
-  runtime::Executor plan(graph, {.updates = {copy}}, runner.store());
+  const std::vector<Output> updates = BuildStart(graph, config, kSpec, kAtoms);
+  runtime::Executor plan(graph, {.updates = updates}, runner.store());
   plan.Run();
 }
 
@@ -140,7 +140,7 @@ TEST(D4pgUpdateTest, LearnsAFixedBatchAndMovesTheTargets) {
       runner.Compile({.outputs = {update.critic_loss, update.policy_loss,
                                   update.priority, update.value},
                       .updates = update.updates});
-  CopyTargets(runner, config);
+  Start(runner, config);
   const std::string name = "critic/head/0/weight";
   const auto get = [&](const std::string& n) {
     return ToDoubles(runner.store().Get(n).view());
@@ -196,6 +196,37 @@ TEST(CriticLossTest, GivesPrioritiesByThreeRules) {
               ::testing::ElementsAre(near(1.0), near(1.0), near(2.0)));
 }
 
+// Mean of the first 1 / (1 - decay) values, exponential from then on.
+TEST(D4pgUpdateTest, AveragesTheNetworksThatAct) {
+  GraphRunner runner;
+  D4pgConfig config = SmallConfig();
+  config.average_decay = 0.75;
+  const Update update = BuildAlone(runner.graph(), config, FixedBatch(runner));
+  const auto plan = runner.Compile({.updates = update.updates});
+  Start(runner, config);
+  const auto get = [&](const std::string& name) {
+    return ToDoubles(runner.store().Get(name).view());
+  };
+  for (const std::string name :
+       {"encoder/convnet/0/weight", "policy/head/0/weight"}) {
+    SCOPED_TRACE(name);
+    EXPECT_EQ(get("average/" + name), get(name));
+  }
+  EXPECT_FALSE(runner.store().Has("average/critic/head/0/weight"));
+  const std::string name = "policy/head/0/weight";
+  V average(get(name).size(), 0.0);
+  for (const double rate : {1.0, 1.0 / 2, 1.0 / 3, 1.0 / 4, 1.0 / 4}) {
+    plan->Run();
+    const V now = get(name);
+    const V got = get("average/" + name);
+    for (size_t i = 0; i < now.size(); ++i) {
+      average[i] += rate * (now[i] - average[i]);
+      EXPECT_NEAR(got[i], average[i], 1e-12);
+    }
+  }
+  EXPECT_NE(get("average/" + name), get(name));
+}
+
 TEST(D4pgUpdateTest, PeriodicCopyWaitsForItsPeriod) {
   GraphRunner runner;
   D4pgConfig config = SmallConfig();
@@ -203,7 +234,7 @@ TEST(D4pgUpdateTest, PeriodicCopyWaitsForItsPeriod) {
   config.target.period = 3;
   const Update update = BuildAlone(runner.graph(), config, FixedBatch(runner));
   const auto plan = runner.Compile({.updates = update.updates});
-  CopyTargets(runner, config);
+  Start(runner, config);
   const auto get = [&](const std::string& name) {
     return ToDoubles(runner.store().Get(name).view());
   };
