@@ -3,13 +3,50 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <vector>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "engine/graph/ops/elementwise.h"
+#include "engine/graph/ops/shape_ops.h"
 
 namespace replicant::graph {
 namespace {
+
+// The sum of the gradients of two slices that lie side by side, as their
+// concatenation; invalid for other gradients.
+Output Joined(const Output& a, const Output& b) {
+  const Node& x = a.producer();
+  const Node& y = b.producer();
+  for (const Node* const node : {&x, &y}) {
+    if (node->op->name != "Pad" || node->attributes.Float("value") != 0.0) {
+      return kNoGradient;
+    }
+  }
+  if (x.device != y.device) return kNoGradient;
+  std::vector<int64_t> before = x.attributes.Ints("before");
+  std::vector<int64_t> after = x.attributes.Ints("after");
+  const std::vector<int64_t>& y_before = y.attributes.Ints("before");
+  const std::vector<int64_t>& y_after = y.attributes.Ints("after");
+  size_t axis = 0;
+  while (axis + 1 < before.size() && before[axis] == y_before[axis] &&
+         after[axis] == y_after[axis]) {
+    ++axis;
+  }
+  for (size_t i = axis + 1; i < before.size(); ++i) {
+    if (before[i] != y_before[i] || after[i] != y_after[i]) return kNoGradient;
+  }
+  const int64_t size = a.shape()[static_cast<int>(axis)];
+  const bool is_behind = size - after[axis] == y_before[axis];
+  const bool is_in_front = size - y_after[axis] == before[axis];
+  if (is_behind == is_in_front) return kNoGradient;
+  (is_behind ? after : before)[axis] = (is_behind ? y_after : y_before)[axis];
+  const Output first = a.graph->output(x.inputs[0]);
+  const Output second = a.graph->output(y.inputs[0]);
+  const auto parts =
+      is_behind ? std::vector{first, second} : std::vector{second, first};
+  return Pad(Concat(parts, static_cast<int64_t>(axis)), before, after);
+}
 
 // Reverse-mode differentiation. A forward walk marks the nodes between `wrt`
 // and the loss. A backward walk then visits the marked nodes, last first: when
@@ -116,7 +153,9 @@ class Differentiator {
                     "gradient {} of {}", gradient.type().ToString(),
                     graph_.type(endpoint).ToString());
     const auto [place, is_first] = adjoints_.emplace(endpoint, gradient);
-    if (!is_first) place->second = Add(place->second, gradient);
+    if (is_first) return;
+    const Output joined = Joined(place->second, gradient);
+    place->second = joined.is_valid() ? joined : Add(place->second, gradient);
   }
 
   Graph& graph_;

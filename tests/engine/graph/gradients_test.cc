@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
@@ -55,6 +59,56 @@ TEST(GradientsTest, CanBeDifferentiatedAgain) {
   const Output first = Gradients(Mul(x, Square(x)), {x})[0];
   const Output second = Gradients(first, {x})[0];
   EXPECT_EQ(runner.Eval(second), (V{12}));
+}
+
+// Slices side by side give one concatenation; apart or overlapping, a sum.
+TEST(GradientsTest, OfSlicesAreConcatenated) {
+  struct Case {
+    std::string name;
+    std::vector<std::pair<int64_t, int64_t>> slices;  // begin and size
+    std::string producer;
+    V gradient;  // of the sum of square(slice), each slice's times its number
+  };
+  for (const Case& c : std::vector<Case>{
+           {"all, in order",
+            {{0, 2}, {2, 1}, {3, 1}},
+            "Concat",
+            {2, 4, 12, 24}},
+           {"all, backwards", {{2, 2}, {0, 2}}, "Concat", {4, 8, 6, 8}},
+           {"some", {{1, 1}, {2, 1}}, "Pad", {0, 4, 12, 0}},
+           {"apart", {{0, 1}, {2, 2}}, "Add", {2, 0, 12, 16}},
+           {"overlapping", {{0, 3}, {2, 2}}, "Add", {2, 4, 18, 16}},
+           {"the same", {{1, 2}, {1, 2}}, "Add", {0, 12, 18, 0}}}) {
+    SCOPED_TRACE(c.name);
+    for (const bool is_column : {false, true}) {
+      GraphRunner runner;
+      const Shape shape = is_column ? Shape({1, 4}) : Shape({4, 1});
+      const Output x =
+          runner.Input("x", Values(DType::kF64, shape, {1, 2, 3, 4}));
+      Output loss = runner.graph().Scalar(0.0, DType::kF64);
+      double number = 0.0;
+      for (const auto& [begin, size] : c.slices) {
+        const Output slice = is_column ? Slice(x, {0, begin}, {1, size})
+                                       : Slice(x, {begin, 0}, {size, 1});
+        loss = Add(loss, Mul(ReduceSum(Square(slice)), ++number));
+      }
+      const Output dx = Gradients(loss, {x})[0];
+      EXPECT_EQ(dx.producer().op->name, c.producer);
+      EXPECT_EQ(runner.Eval(dx), c.gradient);
+    }
+  }
+}
+
+// Slices that differ on two axes are no concatenation.
+TEST(GradientsTest, OfCornersAreAdded) {
+  GraphRunner runner;
+  const Output x =
+      runner.Input("x", Values(DType::kF64, Shape({2, 2}), {1, 2, 3, 4}));
+  const Output loss = Add(ReduceSum(Square(Slice(x, {0, 0}, {1, 1}))),
+                          ReduceSum(Square(Slice(x, {1, 1}, {1, 1}))));
+  const Output dx = Gradients(loss, {x})[0];
+  EXPECT_EQ(dx.producer().op->name, "Add");
+  EXPECT_EQ(runner.Eval(dx), (V{2, 0, 0, 8}));
 }
 
 TEST(GradientsTest, RefuseALossThatIsNoScalar) {
