@@ -3,6 +3,7 @@ of the learner benchmarks. Same parameter names, same formulas;
 the configuration has every key of docs/workload_probe.md.
 """
 
+import copy
 import math
 
 import torch
@@ -173,7 +174,8 @@ def two_hot(r, bins):
 
 
 class Agent(Networks):
-    """Online networks, and the target ones as a module `target`."""
+    """Online networks, the target ones as a module `target`, and with
+    average_decay the averages of those that act as a module `average`."""
 
     def __init__(self, workload):
         super().__init__(workload)
@@ -184,6 +186,11 @@ class Agent(Networks):
         for name, p in self.target.named_parameters():
             p.data.copy_(online[name].data)
             p.requires_grad_(False)
+        if workload["agent"].get("average_decay", 0) > 0:
+            self.average = nn.Module()
+            self.average.encoder = copy.deepcopy(self.encoder)
+            self.average.policy = copy.deepcopy(self.policy)
+            self.average.requires_grad_(False)
 
 
 def project(p, reward, discount, z):
@@ -246,6 +253,11 @@ class Learner:
         self.targets = [p.data for p in agent.target.parameters()]
         self.sources = [online[n].data
                         for n, _ in agent.target.named_parameters()]
+        self.average_decay = self.config.get("average_decay", 0)
+        if self.average_decay > 0:
+            self.averages = [p.data for p in agent.average.parameters()]
+            self.averaged = [online[n].data
+                             for n, _ in agent.average.named_parameters()]
         self.num_updates = 0
         self.critic_forward, self.policy_forward = (
             (torch.compile(self.critic_loss), torch.compile(self.policy_value))
@@ -418,6 +430,9 @@ class Learner:
             torch._foreach_lerp_(self.targets, self.sources, target["rate"])
         elif self.num_updates % target["period"] == 0:
             torch._foreach_copy_(self.targets, self.sources)
+        if self.average_decay > 0:
+            torch._foreach_lerp_(self.averages, self.averaged,
+                                 max(1 - self.average_decay, 1 / self.num_updates))
         return {"critic_loss": loss.detach(), "policy_loss": policy_loss,
                 **parts, "priority": priority, "value": value}
 
