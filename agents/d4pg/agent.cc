@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
+
 #include "agents/d4pg/distribution.h"
 #include "agents/d4pg/networks.h"
 #include "agents/d4pg/policy.h"
@@ -82,9 +84,9 @@ class D4pgAgent : public Agent {
   bool IsOfPolicy(std::string_view variable) const override {
     if (ObservationNormalizer::IsOfPolicy(variable)) return true;
     if (config_.average_decay > 0.0) {
-      static constexpr std::string_view kScope = nn::kAverageScope;
-      if (!variable.starts_with(kScope)) return false;
-      variable.remove_prefix(kScope.size() + 1);
+      static const std::string scope = fmt::format("{}/", nn::kAverageScope);
+      if (!variable.starts_with(scope)) return false;
+      variable.remove_prefix(scope.size());
     }
     return variable.starts_with("encoder/") || variable.starts_with("policy/");
   }

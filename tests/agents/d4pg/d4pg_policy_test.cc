@@ -86,6 +86,7 @@ TEST(PolicyTest, ActsByTheAverageIfThereIsOne) {
     }
     EXPECT_EQ(agent->IsOfPolicy("policy/head/0/weight"), decay == 0.0);
     EXPECT_FALSE(agent->IsOfPolicy("average/critic/head/0/weight"));
+    EXPECT_FALSE(agent->IsOfPolicy("average"));
     EXPECT_FALSE(agent->IsOfPolicy("target/policy/head/0/weight"));
   }
 }
