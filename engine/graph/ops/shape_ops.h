@@ -31,7 +31,7 @@ Output Slice(Output x, const std::vector<int64_t>& begin,
              CallSite site = CallSite::Here());
 
 // Adds before[i] elements in front of axis i and after[i] behind it. Each new
-// element is `value`, rounded to x's dtype.
+// element is `value`, rounded to x's dtype. Returns x if there is none to add.
 Output Pad(Output x, const std::vector<int64_t>& before,
            const std::vector<int64_t>& after, double value = 0.0,
            CallSite site = CallSite::Here());
