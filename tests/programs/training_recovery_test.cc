@@ -30,12 +30,16 @@ class TrainingRecoveryTest : public TrainingFixture {};
 // Would catch a replay that ends before the learner's last checkpoint.
 TEST_F(TrainingRecoveryTest, ASignalToAllProcessesEndsTheRunInOrder) {
   const auto output = folder_.path() / "output";
-  Process fleet({.command = Command({"learner.limits.max_steps=0",
-                                     "evaluation.video.enabled=false",
-                                     "learner.checkpoint_interval_s=600"}),
-                 .stdout_file = output,
-                 .stderr_file = output});
+  Process fleet(
+      {.command = Command(
+           {"learner.limits.max_steps=0", "evaluation.video.enabled=false",
+            "learner.checkpoint_interval_s=600", "learner.log_interval_s=0.1"}),
+       .stdout_file = output,
+       .stderr_file = output});
   ASSERT_TRUE(AwaitFile(run_ / "evaluations.jsonl", "return"))
+      << ReadFile(output);
+  // before its first update a run has no checkpoint
+  ASSERT_TRUE(AwaitFile(run_ / "learner.jsonl", "critic_loss"))
       << ReadFile(output);
   for (const char* const role : {"replay", "learner", "evaluator", "actor"}) {
     const pid_t process = ProcessOf(fleet.pid(), role);
