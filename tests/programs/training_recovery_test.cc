@@ -39,7 +39,7 @@ TEST_F(TrainingRecoveryTest, ASignalToAllProcessesEndsTheRunInOrder) {
   ASSERT_TRUE(AwaitFile(run_ / "evaluations.jsonl", "return"))
       << ReadFile(output);
   // before its first update a run has no checkpoint
-  ASSERT_TRUE(AwaitFile(run_ / "learner.jsonl", "critic_loss"))
+  ASSERT_TRUE(AwaitFile(run_ / "logs" / "learner-0.1.log", "critic_loss"))
       << ReadFile(output);
   for (const char* const role : {"replay", "learner", "evaluator", "actor"}) {
     const pid_t process = ProcessOf(fleet.pid(), role);
