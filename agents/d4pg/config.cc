@@ -178,6 +178,12 @@ RepresentationConfig RepresentationConfig::Read(config::Reader& reader) {
                              "horizon {}",
                              c.targets, c.horizon, c.horizon));
   }
+  if (c.targets == 1 && c.horizon > 1) {
+    reader.Error("targets",
+                 fmt::format("1 next embedding of {} steps: no other counts "
+                             "for the rest; want 0 or at least 2",
+                             c.horizon));
+  }
   reader.Field("action_embedding_size", &c.action_embedding_size, {1, kMaxSize},
                "size of the embedding of an action");
   reader.Field("hidden_sizes", &c.hidden_sizes, {1, kMaxSize}, {1, 16},

@@ -109,6 +109,16 @@ TEST(D4pgConfigTest, ARepresentationHasTargetsWithinItsHorizon) {
             }),
             "agent.yaml:1:76: representation.targets: 6 next embeddings of 5 "
             "steps; want at most horizon 5");
+  EXPECT_EQ(MessageOf<ConfigError>([] {
+              Load(
+                  "{networks: {shared_embedding: true}, "
+                  "representation: {horizon: 5, targets: 1}}");
+            }),
+            "agent.yaml:1:76: representation.targets: 1 next embedding of 5 "
+            "steps: no other counts for the rest; want 0 or at least 2");
+  Load(
+      "{networks: {shared_embedding: true}, "
+      "representation: {horizon: 1, targets: 1}}");
   const auto observations = [](int targets) {
     return MakeAgent(Load(fmt::format("{{networks: {{shared_embedding: true}}, "
                                       "representation: {{horizon: 5, targets: "
