@@ -64,8 +64,10 @@ class Agent {
   virtual ~Agent() = default;
 
   // How many of the observations of a window of `window` steps the agent reads,
-  // in [1, window] (LearningSpec::window_observations).
-  virtual int64_t NumWindowObservations(int64_t window) const { return window; }
+  // in [1, window] (LearningSpec::window_observations). 0: it reads no windows,
+  // and a table with windows is refused. A batch with windows has no
+  // next_observation.
+  virtual int64_t NumWindowObservations(int64_t /*window*/) const { return 0; }
 
   // Throws ConfigError if the agent cannot learn this problem.
   virtual void Check(const LearningSpec& spec) const = 0;

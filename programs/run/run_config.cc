@@ -191,15 +191,22 @@ replay::TableConfig SampledTable(const replay::ReplayConfig& replay) {
 
 agents::LearningSpec RunConfig::SpecOf(
     const agents::TaskSpec& task_spec) const {
-  const replay::NStepConfig items = sampled_table().n_step;
+  const replay::TableConfig table = sampled_table();
+  const replay::NStepConfig& items = table.n_step;
+  int64_t window_observations = 0;
+  if (items.window > 0) {
+    window_observations = MakeAgent()->NumWindowObservations(items.window);
+    if (window_observations == 0) {
+      throw ConfigError(fmt::format(
+          "replay.tables.{}.window: {}, but agent {} reads no windows; want 0",
+          table.name, items.window, workload->name));
+    }
+  }
   return {.task = task_spec,
           .discount = items.discount,
           .n_step = items.n_step,
           .window = items.window,
-          .window_observations =
-              items.window > 0
-                  ? MakeAgent()->NumWindowObservations(items.window)
-                  : 0,
+          .window_observations = window_observations,
           .writes_per_step = 1 + actors.hindsight.goals,
           .has_prior = !replay.prior_folder.empty()};
 }

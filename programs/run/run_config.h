@@ -64,6 +64,7 @@ struct RunConfig {
   // SampledTable() of this run's replay.
   replay::TableConfig sampled_table() const { return SampledTable(replay); }
   // The learning problem: the sampled table gives discount, n and window.
+  // Throws ConfigError for windows that the agent does not read.
   agents::LearningSpec SpecOf(const agents::TaskSpec& task_spec) const;
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "base/rpc/curve.h"
 #include "engine/kernels/backend.h"
 #include "learner/checkpoint_folder.h"
+#include "learner/workloads/agent/agent_workload.h"
 #include "programs/run/check_resume.h"
 #include "programs/run/run_config.h"
 #include "tests/support/message_of.h"
@@ -224,6 +226,50 @@ TEST(RunConfigTest, TheLearnerSamplesTheOneTableByItsName) {
   EXPECT_EQ(config.sampled_table().name, "main");
   EXPECT_EQ(config.SpecOf({}).discount, 0.9);
   EXPECT_EQ(config.learner.importance.exponent, 0.4);
+}
+
+// An agent that reads next observations alone.
+class NoWindows : public agents::Agent {
+ public:
+  void Check(const agents::LearningSpec& /*spec*/) const override {}
+  graph::Output BuildPolicy(
+      graph::Graph& /*graph*/, const agents::TaskSpec& /*task*/,
+      const agents::PolicyOptions& /*options*/) const override {
+    return {};
+  }
+  agents::AgentUpdate BuildUpdate(
+      nn::ReplicaContext& /*replica*/, const agents::LearningSpec& /*spec*/,
+      const agents::TransitionBatch& /*batch*/) const override {
+    return {};
+  }
+  bool IsOfPolicy(std::string_view /*variable*/) const override {
+    return false;
+  }
+};
+struct NoWindowsConfig {
+  static NoWindowsConfig Read(config::Reader& /*reader*/) { return {}; }
+};
+
+// Would catch a user's agent that reads an observation which its batches lack.
+TEST(RunConfigTest, AnAgentThatReadsNoWindowsRefusesThem) {
+  Registry registry = Registry::BuiltIn();
+  registry.workloads.Add(learner::DefineAgent<NoWindowsConfig>(
+      "mine", "an agent",
+      [](const NoWindowsConfig&) { return std::make_shared<NoWindows>(); }));
+  const auto load = [&](int window) {
+    return LoadRunConfig(
+               config::Document::FromText(
+                   "run.yaml",
+                   fmt::format("learner: {{workload: mine}}\nreplay: {{tables: "
+                               "{{main: {{window: {}, n_step: 1}}}}}}\n",
+                               window)),
+               registry)
+        .config;
+  };
+  EXPECT_EQ(load(0).SpecOf({}).window, 0);
+  EXPECT_EQ(MessageOf<ConfigError>([&] { load(3).SpecOf({}); }),
+            "replay.tables.main.window: 3, but agent mine reads no windows; "
+            "want 0");
 }
 
 // Would catch a mistake in the keys that each role finds for itself.
