@@ -7,6 +7,7 @@ or updates: its returns are means.
 
 import csv
 import difflib
+import hashlib
 import json
 import pathlib
 import platform
@@ -32,6 +33,11 @@ def read_config(path):
     for base in re.findall(r"[^\s\[\],]+", " ".join(bases)):
         lines += read_config(path.parent / base)
     return lines
+
+
+def digest(path):
+    """The first digits of the SHA-256 of read_config()."""
+    return hashlib.sha256("\n".join(read_config(path)).encode()).hexdigest()[:12]
 
 
 def difference(kept, given):

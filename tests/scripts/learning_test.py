@@ -119,6 +119,20 @@ class LearningTest(unittest.TestCase):
         with self.assertRaisesRegex(SystemExit, "give these runs another NAME"):
             self.train(*words, "--set", "task.action_repeat=4")
 
+    def test_another_machines_curves_take_no_runs_of_another_recipe(self):
+        words = ("--tasks", "walker-run", "--frames", 20_000)
+        self.train(*words)
+        shutil.rmtree(self.root / "build/learning")
+        (self.root / "recipe.yaml").write_text("agent: {average_decay: 0.5}\n")
+        with self.assertRaisesRegex(SystemExit, "another recipe:\n  kept: *configuration"):
+            self.train(*words)
+        (self.root / "recipe.yaml").write_text("run: {name: recipe}\n")
+        programs = self.root / "build/release/bin"
+        shutil.copy(programs / "fleet", programs / "lockstep")
+        with self.assertRaisesRegex(SystemExit, "given: .* --program lockstep"):
+            self.train(*words, "--program", "lockstep")
+        self.assertEqual(self.train(*words)[0], 0)
+
     def test_the_same_command_continues_and_leaves_complete_runs_alone(self):
         words = ("--tasks", "walker-run", "--frames")
         for frames, calls in ((50_000, 1), (50_000, 1), (80_000, 2)):
