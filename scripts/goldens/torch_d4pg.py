@@ -272,10 +272,16 @@ class Learner:
             **torch_environment.adam_options())
 
     def shifted(self, x):
+        """Of images [B, H, W, C], or of windows [B, T, H, W, C], all images of
+        a window alike."""
         pixels = self.config["random_shift"]
         if pixels == 0:
             return x
-        return shift(x, torch.randint(-pixels, pixels + 1, (len(x), 2)))
+        offsets = torch.randint(-pixels, pixels + 1, (len(x), 2))
+        if x.dim() == 4:
+            return shift(x, offsets)
+        offsets = offsets.repeat_interleave(x.shape[1], dim=0)
+        return shift(x.flatten(0, 1), offsets).reshape(x.shape)
 
     def contrast(self, z, target, has_target):
         """InfoNCE of rows whose positive is the target of the same row."""
@@ -334,7 +340,7 @@ class Learner:
                 else:
                     images, states = window["observation"], window.get("state")
                     targets, = encoder(
-                        images.flatten(0, 1),
+                        self.shifted(images).flatten(0, 1),
                         None if states is None else states.flatten(0, 1),
                         self.dtype)
                     targets = targets.reshape(*images.shape[:2], -1)
