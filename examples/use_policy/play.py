@@ -44,8 +44,9 @@ class Policy:
             for name, value in variables.items()
             if name.startswith(head)
         }
-        if "encoder/convnet/0/weight" in variables:
-            raise SystemExit(f"{run}: a policy from pixels; this example plays state policies")
+        if any(name.startswith("encoder/") for name in variables):
+            raise SystemExit(f"{run}: a policy with an encoder, from pixels or with "
+                             "agent.networks.shared_embedding; this example plays others")
         self.normalization = None
         if "observations/mean" in variables:
             floor, clip = (float(setting(run, "agent", key)) for key in ("min_deviation", "clip"))
