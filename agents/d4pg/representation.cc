@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 
 #include "base/tensor/host_tensor.h"
+#include "base/tensor/reduce_op.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/losses.h"
 #include "engine/graph/ops/matmul.h"
@@ -74,25 +76,43 @@ Output TargetWeights(const StepWindow& window) {
                     graph::Mul(others, graph::Reshape(count, {batch, 1})));
 }
 
-// 0, 1 ... B - 1
-Output RowNumbers(Graph& graph, int64_t batch) {
-  HostTensor numbers(DType::kI64, Shape({batch}));
+// `count` numbers from `first` on.
+Output RowNumbers(Graph& graph, int64_t first, int64_t count) {
+  HostTensor numbers(DType::kI64, Shape({count}));
   const std::span values = numbers.MutableSpan<int64_t>();
-  std::iota(values.begin(), values.end(), int64_t{0});
+  std::iota(values.begin(), values.end(), first);
   return graph.Constant(numbers.view());
 }
 
-// InfoNCE of each row. z_s, target [B, Z], has_target [B] -> [B]
-Output ContrastLoss(Output z_s, Output target, Output has_target,
+// The targets of all N rows, among which InfoNCE chooses.
+struct Candidates {
+  Output targets;     // [N, H, Z]
+  Output has_target;  // [N, H], 0 or 1
+  int64_t first_row;  // of this replica's
+};
+
+// The rows of all replicas. targets [B, H, Z], has_target [B, H]
+Candidates AllRows(nn::ReplicaContext& replica, Output targets,
+                   Output has_target) {
+  const Shape& shape = targets.shape();
+  return {.targets = graph::Reshape(replica.AllGather(targets),
+                                    {-1, shape[1], shape[2]}),
+          .has_target =
+              graph::Reshape(replica.AllGather(has_target), {-1, shape[1]}),
+          .first_row = replica.Rows(shape[0]).first_row};
+}
+
+// InfoNCE of each row of this replica after step i. z_s [B, Z] -> [B]
+Output ContrastLoss(Output z_s, const Candidates& all, int64_t i,
                     double temperature) {
-  const int64_t batch = has_target.shape()[0];
   const Output cosines =
-      graph::MatMul(Normalized(z_s), Normalized(target), {.transpose_b = true});
-  const Output without_target =
-      graph::Reshape(graph::Affine(has_target, -kNever, kNever), {1, batch});
+      graph::MatMul(Normalized(z_s), Normalized(StepOf(all.targets, i)),
+                    {.transpose_b = true});
+  const Output without_target = graph::Reshape(
+      graph::Affine(StepOf(all.has_target, i), -kNever, kNever), {1, -1});
   return graph::SoftmaxCrossEntropyWithLabels(
       graph::Sub(graph::Mul(cosines, 1.0 / temperature), without_target),
-      RowNumbers(*has_target.graph, batch));
+      RowNumbers(*z_s.graph, all.first_row, z_s.shape()[0]));
 }
 
 }  // namespace
@@ -191,7 +211,8 @@ Predictor::Result Predictor::operator()(Output z_sa, CallSite site) const {
       .end = graph::Reshape(Columns(y, z_s_size_ + kNumRewardBins, 1), {-1})};
 }
 
-RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
+RepresentationLossResult RepresentationLoss(nn::ReplicaContext& replica,
+                                            const StateActionEncoder& encoder,
                                             const Predictor& predictor,
                                             const RepresentationInputs& inputs,
                                             const RepresentationConfig& config,
@@ -208,12 +229,14 @@ RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
   std::vector<Part> parts = {{"latent_loss", config.latent_weight, of_targets},
                              {"reward_loss", config.reward_weight, window.mask},
                              {"end_loss", config.end_weight, window.mask}};
-  if (config.contrast_weight > 0.0) {
-    parts.push_back({"contrast_loss", config.contrast_weight, of_targets});
-  }
   const Output targets =
       graph::StopGradient(TargetsByStep(inputs.targets, window.follows));
-  const Output has_target = graph::ReduceSum(window.follows, {.axes = {1}});
+  std::optional<Candidates> candidates;
+  if (config.contrast_weight > 0.0) {
+    parts.push_back({"contrast_loss", config.contrast_weight, of_targets});
+    candidates = AllRows(replica, targets,
+                         graph::ReduceSum(window.follows, {.axes = {1}}));
+  }
   RepresentationLossResult result;
   result.hidden.push_back(inputs.z_s);
   Output z_s = inputs.z_s;
@@ -231,17 +254,19 @@ RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
         graph::SoftmaxCrossEntropy(next.reward_logits,
                                    TwoHotReward(StepOf(window.reward, i))),
         graph::Square(graph::Sub(next.end, end))};
-    if (config.contrast_weight > 0.0) {
-      losses.push_back(ContrastLoss(z_s, target, StepOf(has_target, i),
-                                    config.contrast_temperature));
+    if (candidates) {
+      losses.push_back(
+          ContrastLoss(z_s, *candidates, i, config.contrast_temperature));
     }
     for (size_t p = 0; p < parts.size(); ++p) {
       parts[p].rows.push_back(
           graph::Mul(losses[p], StepOf(parts[p].counts, i)));
     }
   }
-  // a batch has at least one step
-  const Output num_steps = graph::ReduceSum(window.mask);
+  // a batch has at least one step. Of all replicas, so that the mean of their
+  // parts is that of all steps
+  const Output num_steps =
+      replica.AllReduce(graph::ReduceSum(window.mask), ReduceOp::kMean);
   const auto batch = static_cast<double>(inputs.z_s.shape()[0]);
   for (const Part& part : parts) {
     const Output sum = graph::ReduceSum(graph::Concat(part.rows, 0));

@@ -86,15 +86,16 @@ struct RepresentationLossResult {
   // mean_b sum_{i<k} (latent_weight * l + reward_weight * r + end_weight * e +
   // contrast_weight * c), with the losses of step i. Where T < H, l and c of
   // the first target's step count once, those of the n - 1 other targets'
-  // (k - 1) / (n - 1) times, and the rest 0: as much on average. No gradient
-  // flows into the targets. []
+  // (k - 1) / (n - 1) times, and the rest 0: on average l counts as often, and
+  // c has fewer negatives. No gradient flows into the targets. []
   Output loss;
-  // Means over the steps of all windows, [] each: "latent_loss" of l, the mean
-  // over Z of (predicted - next z_s)^2; "reward_loss" of r, the cross-entropy,
-  // nats; "end_loss" of e, (predicted - end)^2; and with a contrast_weight
-  // "contrast_loss" of c, nats: InfoNCE (arXiv:1807.03748, eq. 4) of predicted
-  // and next z_s, by the cosine over contrast_temperature, against the targets
-  // of the batch's other windows at the same step (DR.Q, arXiv:2605.11711).
+  // [] each; their means over the replicas are the means over the steps of all
+  // windows: "latent_loss" of l, the mean over Z of (predicted - next z_s)^2;
+  // "reward_loss" of r, the cross-entropy, nats; "end_loss" of e, (predicted -
+  // end)^2; and with a contrast_weight "contrast_loss" of c, nats: InfoNCE
+  // (arXiv:1807.03748, eq. 4) of predicted and next z_s, by the cosine over
+  // contrast_temperature, against the targets of the batch's other windows at
+  // the same step (DR.Q, arXiv:2605.11711).
   std::vector<std::pair<std::string, Output>> parts;
   Output z_sa;  // [B, Y], of o_t and its action
   // z_s of o_t and g's activations on the way to z_sa
@@ -103,9 +104,11 @@ struct RepresentationLossResult {
 // The predicted z_s is the input of the next step.
 //
 // Differs from arXiv:2501.16142: the end has its weight from the first update
-// on, not only after the first episode that terminated. Negatives of the
-// contrast are this replica's rows.
-RepresentationLossResult RepresentationLoss(const StateActionEncoder& encoder,
+// on, not only after the first episode that terminated, and layer norms have a
+// weight and a bias, as everywhere here. Negatives of the contrast are the rows
+// of all replicas.
+RepresentationLossResult RepresentationLoss(nn::ReplicaContext& replica,
+                                            const StateActionEncoder& encoder,
                                             const Predictor& predictor,
                                             const RepresentationInputs& inputs,
                                             const RepresentationConfig& config,

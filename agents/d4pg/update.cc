@@ -248,7 +248,7 @@ void AddLosses(nn::ReplicaContext& replica, const D4pgConfig& config,
   if (networks.state_action) {
     const Output targets = WindowEmbeddings(networks, *batch.window);
     representation = RepresentationLoss(
-        *networks.state_action, *networks.predictor,
+        replica, *networks.state_action, *networks.predictor,
         {.z_s = features.encoded, .window = *batch.window, .targets = targets},
         config.representation);
     next_features = BootstrapFeatures(targets);

@@ -175,6 +175,15 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       "16], widths: [24, 20], state: true}",
       kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
       "task.action_repeat=80"};
+  const std::vector<std::string> model = {
+      "task.pixels={enabled: true, height: 24, width: 24}", kSmallEncoder,
+      "learner.batch_size=8", "task.action_repeat=80",
+      "agent.networks.shared_embedding=true",
+      // two of three observations, drawn by item and draw
+      "agent.representation={horizon: 3, targets: 2, contrast_weight: 0.1}",
+      "replay.tables.default.window=3", "replay.tables.default.n_step=2",
+      "agent.target={update: periodic_copy, period: 10}",
+      "agent.average_decay=0.9"};
   const std::vector<std::string> state = {
       "actors.environments=2", "actors.exploration.random_steps=150",
       "replay.tables.default={sampler: prioritized, max_size: 300}",
@@ -183,7 +192,7 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       "min_size_to_sample: 100, error_buffer: 512}"};
   for (const auto& observed :
        {std::pair("pixels", pixels), std::pair("cameras", cameras),
-        std::pair("state", state)}) {
+        std::pair("model", model), std::pair("state", state)}) {
     // names, not bindings: clang 14 lets no lambda capture those
     const std::string name = observed.first;
     const std::vector<std::string>& settings = observed.second;

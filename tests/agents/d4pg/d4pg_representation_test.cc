@@ -207,18 +207,27 @@ TEST(RepresentationTest, LearnsToPredictAFixedBatch) {
   EXPECT_LE(rank, kBatch - 1);
 }
 
-// What lies behind the end of a window counts for nothing, not even as a
-// negative of the contrast.
+// Whatever the tensors hold behind the end of a window counts for nothing.
 TEST(RepresentationTest, StepsBehindTheEndCountForNothing) {
   const auto losses = [](double behind) {
     GraphRunner runner;
     TransitionBatch batch = FixedBatch(runner);
-    HostTensor observations = testing::RandomUniform(
-        DType::kF64, Shape({kBatch, kHorizon, 3}), -1, 1, /*seed=*/77);
-    const std::span values = observations.MutableSpan<double>();
-    std::ranges::fill(values.last(6), behind);
-    batch.window->observation =
-        runner.Input("changed", std::move(observations));
+    StepWindow& window = *batch.window;
+    // the last two steps of the last window
+    const auto change = [&](const char* name, Output* tensor, int64_t size) {
+      const Shape shape = size > 1 ? Shape({kBatch, kHorizon, size})
+                                   : Shape({kBatch, kHorizon});
+      HostTensor changed =
+          testing::RandomUniform(DType::kF64, shape, -1, 1, /*seed=*/77);
+      std::ranges::fill(
+          changed.MutableSpan<double>().last(static_cast<size_t>(2 * size)),
+          behind);
+      *tensor = runner.Input(name, std::move(changed));
+    };
+    change("changed_observation", &window.observation, 3);
+    change("changed_action", &window.action, 2);
+    change("changed_reward", &window.reward, 1);
+    change("changed_discount", &window.discount, 1);
     const Update update = Build(runner, SmallConfig(), batch);
     V all;
     for (const auto& [name, loss] : update.representation_losses) {
@@ -229,7 +238,8 @@ TEST(RepresentationTest, StepsBehindTheEndCountForNothing) {
   EXPECT_EQ(losses(0.0), losses(0.9));
 }
 
-// The mean over all choices is the loss of all targets.
+// The mean over all choices is the loss of all targets; but the contrast has
+// fewer negatives.
 TEST(RepresentationTest, FewTargetsCountForAllSteps) {
   const auto losses = [](const Steps& steps) {
     GraphRunner runner;
@@ -247,6 +257,8 @@ TEST(RepresentationTest, FewTargetsCountForAllSteps) {
   EXPECT_NE(of_first["latent_loss"], of_third["latent_loss"]);
   EXPECT_NEAR((of_first["latent_loss"] + of_third["latent_loss"]) / 2.0,
               of_all["latent_loss"], 1e-12);
+  EXPECT_LT((of_first["contrast_loss"] + of_third["contrast_loss"]) / 2.0,
+            of_all["contrast_loss"]);
   for (const char* const name : {"reward_loss", "end_loss"}) {
     EXPECT_EQ(of_first[name], of_all[name]) << name;
   }

@@ -19,7 +19,7 @@ void ExpectSame(const D4pgRun& a, const D4pgRun& b) {
 
 std::vector<D4pgCase> Cases() {
   return {StateCase(DType::kF32), PixelCase(DType::kF32),
-          StatisticsCase(DType::kF32)};
+          StatisticsCase(DType::kF32), RepresentationCase(DType::kF32)};
 }
 
 // As StateCase(), with targets that are copied now and then, by a count.

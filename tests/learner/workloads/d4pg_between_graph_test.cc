@@ -38,6 +38,13 @@ TEST_P(D4pgBetweenGraphTest, LearnsFromPixelsAsOneReplica) {
                           Config(&Strategy::kBetweenGraph, "cpu"));
 }
 
+TEST_P(D4pgBetweenGraphTest, LearnsARepresentationAsOneReplica) {
+  CheckLearnsAsOneReplica(RepresentationCase(DType::kF64),
+                          Config(&Strategy::kBetweenGraph, "reference"));
+  CheckLearnsAsOneReplica(RepresentationCase(DType::kF32),
+                          Config(&Strategy::kBetweenGraph, "cpu"));
+}
+
 TEST_P(D4pgBetweenGraphTest, GivesTheBitsOfReplicasInOneProcess) {
   const D4pgRun between = TrainD4pg(StateCase(DType::kF32),
                                     Config(&Strategy::kBetweenGraph, "cpu"));

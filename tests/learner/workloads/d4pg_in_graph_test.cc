@@ -26,6 +26,11 @@ TEST_P(D4pgInGraphTest, GathersStatisticsAsOneReplica) {
   CheckLearnsAsOneReplica(StatisticsCase(DType::kF32), Config("cpu"));
 }
 
+TEST_P(D4pgInGraphTest, LearnsARepresentationAsOneReplica) {
+  CheckLearnsAsOneReplica(RepresentationCase(DType::kF64), Config("reference"));
+  CheckLearnsAsOneReplica(RepresentationCase(DType::kF32), Config("cpu"));
+}
+
 TEST_P(D4pgInGraphTest, LearnsFromPixelsAsOneReplica) {
   CheckLearnsAsOneReplica(PixelCase(DType::kF64), Config("reference"));
   CheckLearnsAsOneReplica(PixelCase(DType::kF32), Config("cpu"));
@@ -33,8 +38,9 @@ TEST_P(D4pgInGraphTest, LearnsFromPixelsAsOneReplica) {
 
 // Encoder and policy on the first device, the critic on the last one.
 TEST(D4pgDevicesTest, AnyNumberOfDevicesGivesTheBitsOfOne) {
-  for (const D4pgCase& c : {StateCase(DType::kF32), PixelCase(DType::kF32),
-                            StatisticsCase(DType::kF32)}) {
+  for (const D4pgCase& c :
+       {StateCase(DType::kF32), PixelCase(DType::kF32),
+        StatisticsCase(DType::kF32), RepresentationCase(DType::kF32)}) {
     for (const int replicas : {1, 2}) {
       const auto train = [&](int devices) {
         return TrainD4pg(c, {.strategy = replicas > 1 ? &Strategy::kInGraph

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +72,28 @@ inline D4pgCase PixelCase(DType dtype) {
   return c;
 }
 
+// With a model, whose contrast compares the rows of all replicas. Of three
+// steps a row has two targets.
+inline D4pgCase RepresentationCase(DType dtype) {
+  D4pgCase c = StateCase(dtype);
+  c.agent.behaviour_cloning = {};
+  c.agent.networks.embedding_size = 10;
+  c.agent.networks.embedding_activation =
+      agents::d4pg::EmbeddingActivation::kElu;
+  c.agent.networks.has_shared_embedding = true;
+  c.agent.representation = {.horizon = 3,
+                            .targets = 2,
+                            .action_embedding_size = 4,
+                            .hidden_sizes = {12},
+                            .state_action_size = 8,
+                            .contrast_weight = 1.0};
+  c.agent.encoder_optimizer.learning_rate = 1e-3;
+  c.spec.has_prior = false;
+  c.spec.window = 3;
+  c.spec.window_observations = 2;
+  return c;
+}
+
 // Batches by (step, global row).
 class TransitionRows : public replicator::InputPipeline {
  public:
@@ -93,7 +117,14 @@ class TransitionRows : public replicator::InputPipeline {
         RandomStream random(
             /*seed=*/7,
             fmt::format("{}/{}/{}", specs_[i].name, step_, first_row_ + row));
-        Fill(random, batch[i].Slice(row, row + 1));
+        const MutableTensorView values = batch[i].Slice(row, row + 1);
+        Fill(random, values);
+        if (specs_[i].name != "window_follows") continue;
+        if (values.dtype() == DType::kF64) {
+          Follow<double>(random, values);
+        } else {
+          Follow<float>(random, values);
+        }
       }
     }
     ++step_;
@@ -117,6 +148,19 @@ class TransitionRows : public replicator::InputPipeline {
       for (float& x : row.Span<float>()) {
         x = static_cast<float>(random.Uniform(0.05, 0.95));
       }
+    }
+  }
+
+  // Each target follows another step. row [1, T, H]
+  template <typename T>
+  static void Follow(RandomStream& random, const MutableTensorView& row) {
+    const auto num_targets = static_cast<size_t>(row.shape()[1]);
+    const auto horizon = static_cast<size_t>(row.shape()[2]);
+    const std::span<T> follows = row.Span<T>();
+    std::ranges::fill(follows, T{0});
+    const auto first = static_cast<size_t>(random.UniformInt(horizon));
+    for (size_t t = 0; t < num_targets; ++t) {
+      follows[t * horizon + (first + t) % horizon] = T{1};
     }
   }
 
