@@ -85,8 +85,9 @@ class D4pgAgent : public Agent {
     if (ObservationNormalizer::IsOfPolicy(variable)) return true;
     if (config_.average_decay > 0.0) {
       static const std::string scope = fmt::format("{}/", nn::kAverageScope);
-      if (!variable.starts_with(scope)) return false;
-      variable.remove_prefix(scope.size());
+      const bool is_average = variable.starts_with(scope);
+      if (!is_average && config_.has_average_explorers) return false;
+      if (is_average) variable.remove_prefix(scope.size());
     }
     return variable.starts_with("encoder/") || variable.starts_with("policy/");
   }

@@ -12,7 +12,7 @@ namespace replicant::agents::d4pg {
 // Losses "critic_loss" and "policy_loss", with a representation also those of
 // RepresentationLossResult; values "value". The policy reads the variables
 // "encoder/..." and "policy/...", with average_decay their averages
-// "average/...".
+// "average/..." (BuildPolicy()).
 std::shared_ptr<const Agent> MakeAgent(const D4pgConfig& config);
 
 }  // namespace replicant::agents::d4pg

@@ -288,8 +288,15 @@ D4pgConfig D4pgConfig::Read(config::Reader& reader) {
                "maximum random shift of the frames of an update, in pixels; "
                "0: no shift. Pixels only");
   reader.Field("average_decay", &c.average_decay, {0.0, 0.999999},
-               "decay of a moving average of encoder and policy, which acts, "
-               "is evaluated and is exported in their place; 0: no average");
+               "decay of a moving average of encoder and policy, which is "
+               "evaluated and exported in their place; 0: no average");
+  reader.Field("average_explores", &c.has_average_explorers,
+               "whether actors explore with that average, too, in place of "
+               "the current networks");
+  if (c.has_average_explorers && c.average_decay == 0.0) {
+    reader.Error("average_explores",
+                 "true, but average_decay 0 keeps no average; want false");
+  }
   reader.Field("priority", &c.priority,
                {{"cross_entropy", Priority::kCrossEntropy},
                 {"absolute_td_error", Priority::kAbsoluteTdError},

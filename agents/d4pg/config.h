@@ -158,9 +158,10 @@ struct D4pgConfig {
   double pre_tanh_penalty_limit = 2.0;
   BehaviourCloningConfig behaviour_cloning;
   int64_t random_shift = 0;  // pixels; 0: none
-  // moving average of encoder and policy, which acts (nn::AverageVariables);
-  // 0: they act themselves
+  // moving average of encoder and policy (nn::AverageVariables), which acts
+  // without noise; 0: none
   double average_decay = 0.0;
+  bool has_average_explorers = false;  // it acts with noise, too
   Priority priority = Priority::kCrossEntropy;
 
   static D4pgConfig Read(config::Reader& reader);

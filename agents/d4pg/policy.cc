@@ -12,17 +12,37 @@
 #include "engine/nn/optimizers.h"
 
 namespace replicant::agents::d4pg {
+namespace {
+
+struct ActingNetworks {
+  ActingNetworks(Graph& graph, const D4pgConfig& config,
+                 const LearningSpec& spec)
+      : encoder(graph, config.networks, spec),
+        policy(graph, config.networks, spec, encoder.feature_size()) {}
+
+  Encoder encoder;
+  PolicyNetwork policy;
+};
+
+}  // namespace
 
 Output BuildPolicy(Graph& graph, const D4pgConfig& config,
                    const LearningSpec& spec, const PolicyOptions& options,
                    CallSite site) {
   const Graph::SiteScope scope(graph, site);
-  std::optional<Graph::Scope> average;
-  if (config.average_decay > 0.0) average.emplace(graph, nn::kAverageScope);
-  const Encoder encoder(graph, config.networks, spec);
-  const PolicyNetwork policy(graph, config.networks, spec,
-                             encoder.feature_size());
-  average.reset();
+  // a publication has the networks of explorers and evaluators, so that each
+  // has the variables of both
+  std::optional<ActingNetworks> current;
+  std::optional<ActingNetworks> average;
+  if (config.average_decay == 0.0 || !config.has_average_explorers) {
+    current.emplace(graph, config, spec);
+  }
+  if (config.average_decay > 0.0) {
+    const Graph::Scope average_scope(graph, nn::kAverageScope);
+    average.emplace(graph, config, spec);
+  }
+  const bool is_average = average && (!current || !options.has_noise);
+  const auto& [encoder, policy] = is_average ? *average : *current;
   const int64_t count = options.num_environments;
   std::vector<Output> images;
   if (options.has_named_images && !spec.task.images.empty()) {

@@ -79,7 +79,7 @@ struct Update {
 // - both losses use the parameters from before the update, as in Acme's learner
 // - Adam with decoupled weight decay for each, then the targets follow the new
 // parameters, and with average_decay the averages of encoder and policy
-// ("average/", nn::AverageVariables()), which act
+// ("average/", nn::AverageVariables()) of BuildPolicy()
 //
 // Differs from arXiv:2501.16142: the encoder is trained in every update, not in
 // 250 successive ones after each copy of the targets, on the same rows as the

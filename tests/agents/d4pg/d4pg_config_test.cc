@@ -65,6 +65,10 @@ TEST(D4pgConfigTest, RefusesWhatDoesNotFitTogetherWithItsPlace) {
   EXPECT_EQ(MessageOf([] { Load("distribution: {num_atoms: 1}"); }),
             "agent.yaml:1:27: distribution.num_atoms: 1 is outside [2, 1001] "
             "(number of atoms: values that a return can take)");
+  EXPECT_EQ(
+      MessageOf([] { Load("average_explores: true"); }),
+      "agent.yaml:1:19: average_explores: true, but average_decay 0 keeps "
+      "no average; want false");
   EXPECT_EQ(MessageOf([] { Load("representation: {horizon: 5}"); }),
             "agent.yaml:1:17: representation: horizon 5 predicts the embedding "
             "that policy and critic share; want networks.shared_embedding: "

@@ -1,10 +1,17 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/policy.h"
+#include "engine/graph/ops/reduce.h"
 #include "tests/agents/learning_specs.h"
+#include "tests/support/depends_on.h"
 #include "tests/support/graph_runner.h"
 
 namespace replicant::agents::d4pg {
@@ -70,21 +77,44 @@ TEST(PolicyTest, ActionsStayInTheirRange) {
   EXPECT_GT(on_a_bound, kEnvironments);
 }
 
-// All that the policy reads, and nothing else, is published.
-TEST(PolicyTest, ActsByTheAverageIfThereIsOne) {
-  for (const double decay : {0.0, 0.99}) {
-    SCOPED_TRACE(decay);
+// All that explorers and evaluators read, and nothing else, is published, and
+// each has variables for all of it.
+TEST(PolicyTest, AnAverageIsEvaluatedAndMayExplore) {
+  const std::string weight = "policy/head/0/weight";
+  struct Case {
+    double decay;
+    bool explores;
+    std::string explorer;
+    std::string evaluated;
+  };
+  for (const Case& c :
+       {Case{0.0, false, weight, weight},
+        Case{0.99, false, weight, "average/" + weight},
+        Case{0.99, true, "average/" + weight, "average/" + weight}}) {
+    SCOPED_TRACE(fmt::format("{} {}", c.decay, c.explores));
     D4pgConfig config = kConfig;
-    config.average_decay = decay;
-    Graph graph;
-    BuildPolicy(graph, config, kSpec, {});
+    config.average_decay = c.decay;
+    config.has_average_explorers = c.explores;
     const std::shared_ptr<const Agent> agent = MakeAgent(config);
-    for (const graph::VariableSpec& variable : graph.variables()) {
-      EXPECT_EQ(variable.name.starts_with("average/policy/"), decay > 0.0)
-          << variable.name;
-      EXPECT_TRUE(agent->IsOfPolicy(variable.name)) << variable.name;
+    const std::set<std::string> published = {c.explorer, c.evaluated};
+    for (const bool has_noise : {true, false}) {
+      Graph graph;
+      const Output action =
+          BuildPolicy(graph, config, kSpec, {.has_noise = has_noise});
+      std::set<std::string> weights;
+      for (const graph::VariableSpec& variable : graph.variables()) {
+        EXPECT_TRUE(agent->IsOfPolicy(variable.name)) << variable.name;
+        if (variable.name.ends_with(weight)) weights.insert(variable.name);
+      }
+      EXPECT_EQ(weights, published);
+      const Output sum = graph::ReduceSum(action);
+      for (const std::string& name : published) {
+        EXPECT_EQ(testing::DependsOn(sum, name),
+                  name == (has_noise ? c.explorer : c.evaluated))
+            << name;
+      }
     }
-    EXPECT_EQ(agent->IsOfPolicy("policy/head/0/weight"), decay == 0.0);
+    EXPECT_EQ(agent->IsOfPolicy(weight), published.contains(weight));
     EXPECT_FALSE(agent->IsOfPolicy("average/critic/head/0/weight"));
     EXPECT_FALSE(agent->IsOfPolicy("average"));
     EXPECT_FALSE(agent->IsOfPolicy("target/policy/head/0/weight"));

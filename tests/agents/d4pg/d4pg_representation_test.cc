@@ -14,12 +14,14 @@
 #include "engine/graph/gradients.h"
 #include "engine/nn/single_replica.h"
 #include "tests/agents/learning_specs.h"
+#include "tests/support/depends_on.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::agents::d4pg {
 namespace {
 
+using testing::DependsOn;
 using testing::GraphRunner;
 using testing::MessageOf;
 using testing::ToDoubles;
@@ -147,25 +149,15 @@ TEST(RepresentationTest, GradientsStopWhereTheyShould) {
   GraphRunner runner;
   Graph& graph = runner.graph();
   const Update update = Build(runner, SmallConfig(), FixedBatch(runner));
-  const auto depends = [&](Output loss, const std::string& name) {
-    for (const graph::Node& node : graph.nodes()) {
-      if (node.op != &graph::VariableOp() || node.name != name) continue;
-      const std::string message = MessageOf<InvalidArgument>([&] {
-        graph::Gradients(loss, {Output{&graph, node.id}}, kSite);
-      });
-      if (message == "no exception") return true;
-    }
-    return false;
-  };
   const std::string encoder = "encoder/trunk/0/weight";
   const std::string joint = "representation/joint/0/weight";
   const std::string critic = "critic/head/0/weight";
   const std::string policy = "policy/head/0/weight";
-  EXPECT_FALSE(depends(update.critic_loss, encoder));
-  EXPECT_FALSE(depends(update.critic_loss, joint));
-  EXPECT_TRUE(depends(update.critic_loss, critic));
-  EXPECT_FALSE(depends(update.policy_loss, encoder));
-  EXPECT_TRUE(depends(update.policy_loss, policy));
+  EXPECT_FALSE(DependsOn(update.critic_loss, encoder));
+  EXPECT_FALSE(DependsOn(update.critic_loss, joint));
+  EXPECT_TRUE(DependsOn(update.critic_loss, critic));
+  EXPECT_FALSE(DependsOn(update.policy_loss, encoder));
+  EXPECT_TRUE(DependsOn(update.policy_loss, policy));
   const auto names = [&](const nn::TrainedVariables& trained) {
     std::vector<std::string> all;
     for (const VariableId v : trained.variables) {

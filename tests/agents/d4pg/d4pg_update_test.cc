@@ -15,12 +15,14 @@
 #include "engine/graph/ops/image.h"
 #include "engine/nn/single_replica.h"
 #include "tests/agents/learning_specs.h"
+#include "tests/support/depends_on.h"
 #include "tests/support/graph_runner.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::agents::d4pg {
 namespace {
 
+using testing::DependsOn;
 using testing::GraphRunner;
 using testing::MessageOf;
 using testing::ToDoubles;
@@ -99,28 +101,13 @@ TEST(D4pgUpdateTest, GradientsStopWhereTheyShould) {
   D4pgConfig config = SmallConfig();
   config.target.has_encoder = false;
   const Update update = BuildAlone(graph, config, FixedBatch(runner));
-  // the variables as the losses saw them: the first read of each
-  const auto depends = [&](Output loss, const std::string& name) {
-    const Output first{
-        &graph, [&] {
-          for (const graph::Node& node : graph.nodes()) {
-            if (node.op == &graph::VariableOp() && node.name == name) {
-              return node.id;
-            }
-          }
-          return graph::NodeId{-1};
-        }()};
-    return MessageOf<InvalidArgument>([&] {
-             graph::Gradients(loss, {first}, kSite);
-           }) == "no exception";
-  };
-  EXPECT_TRUE(depends(update.critic_loss, "encoder/convnet/0/weight"));
-  EXPECT_TRUE(depends(update.critic_loss, "critic/head/0/weight"));
-  EXPECT_FALSE(depends(update.critic_loss, "policy/head/0/weight"));
-  EXPECT_FALSE(depends(update.critic_loss, "target/critic/head/0/weight"));
-  EXPECT_FALSE(depends(update.critic_loss, "target/policy/head/0/weight"));
-  EXPECT_TRUE(depends(update.policy_loss, "policy/head/0/weight"));
-  EXPECT_FALSE(depends(update.policy_loss, "encoder/convnet/0/weight"));
+  EXPECT_TRUE(DependsOn(update.critic_loss, "encoder/convnet/0/weight"));
+  EXPECT_TRUE(DependsOn(update.critic_loss, "critic/head/0/weight"));
+  EXPECT_FALSE(DependsOn(update.critic_loss, "policy/head/0/weight"));
+  EXPECT_FALSE(DependsOn(update.critic_loss, "target/critic/head/0/weight"));
+  EXPECT_FALSE(DependsOn(update.critic_loss, "target/policy/head/0/weight"));
+  EXPECT_TRUE(DependsOn(update.policy_loss, "policy/head/0/weight"));
+  EXPECT_FALSE(DependsOn(update.policy_loss, "encoder/convnet/0/weight"));
   // the policy's loss depends on the critic, but does not train it
   for (const VariableId v : update.policy.variables) {
     EXPECT_TRUE(graph.variable(v).name.starts_with("policy/"));
