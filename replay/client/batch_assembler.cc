@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -114,19 +116,31 @@ std::optional<BatchTarget> BatchAssembler::TargetOf(
   if (assembly.batch.memory == nullptr) return std::nullopt;
   const Layout layout(options_.batch_size,
                       assembly.batch.form.BytesOf(options_.shape));
-  const auto row = static_cast<uint64_t>(first_row);
   BatchTarget target{{}, assembly.batch.memory};
-  target.place = {
-      .memory = target.memory->handle(),
-      .observations = layout.observations,
-      .next_observations = layout.next_observations,
-      .actions = layout.actions,
-      .frames = layout.frames,
-      .next_frames = layout.next_frames,
-      .segments = layout.segments + row * layout.segment_bytes_per_row,
-      .segments_bytes =
-          static_cast<uint64_t>(count) * layout.segment_bytes_per_row,
-      .first_row = static_cast<uint32_t>(first_row)};
+  const auto room_of = [&](int64_t row) {
+    return layout.segments +
+           static_cast<uint64_t>(row) * layout.segment_bytes_per_row;
+  };
+  uint64_t segments = room_of(first_row);
+  const uint64_t end = room_of(first_row + count);
+  // a reply with fewer rows than requested may have used the others' room
+  for (const BatchAssembly::Part& part : assembly.parts) {
+    const std::span<const std::byte> used = part.message.SegmentsInMemory();
+    if (used.empty()) continue;
+    const auto first =
+        static_cast<uint64_t>(used.data() - target.memory->bytes().data());
+    const uint64_t last = first + used.size();
+    if (first < end && last > segments) segments = std::min(last, end);
+  }
+  target.place = {.memory = target.memory->handle(),
+                  .observations = layout.observations,
+                  .next_observations = layout.next_observations,
+                  .actions = layout.actions,
+                  .frames = layout.frames,
+                  .next_frames = layout.next_frames,
+                  .segments = segments,
+                  .segments_bytes = end - segments,
+                  .first_row = static_cast<uint32_t>(first_row)};
   return target;
 }
 

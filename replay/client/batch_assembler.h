@@ -72,8 +72,8 @@ class BatchAssembler {
   // some service would write there.
   std::shared_ptr<BatchAssembly> Begin(Batch spare, const BatchForm& form,
                                        bool takes_memory);
-  // The place where a service may write these rows; std::nullopt if the buffers
-  // are not shared.
+  // The place where a service may write these rows, beside what the parts so
+  // far use; std::nullopt if the buffers are not shared.
   std::optional<BatchTarget> TargetOf(const BatchAssembly& assembly,
                                       int64_t first_row, int64_t count) const;
   // Completes the batch of an assembly that has all rows: at once if there is

@@ -79,6 +79,11 @@ class BatchMessage {
   // memory of the target.
   bool AreRowsInMemory() const { return are_rows_in_memory_; }
   bool has_segments() const { return !segments_.empty(); }
+  // The segments' bytes; empty if they lie in the message.
+  std::span<const std::byte> SegmentsInMemory() const {
+    return are_segments_in_memory_ ? segment_data_
+                                   : std::span<const std::byte>();
+  }
 
   // The rows of item `index` (checked), with BatchForm::BytesOf() each.
   std::span<const std::byte> Observation(int64_t index) const;

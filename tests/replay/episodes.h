@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "replay/format/chunk_format.h"
 #include "replay/format/frame_codec.h"
 
@@ -17,6 +19,7 @@ struct EpisodeMaker {
   StepShape shape = {.observation_bytes = 16, .action_bytes = 8};
   int64_t group_steps = 4;
   FrameCodec codec = FrameCodec::kLz4;
+  bool has_noise = false;  // its frames hardly compress
 
   // The observation: episode and step as two u64.
   std::vector<std::byte> Observation(uint64_t episode, int64_t step) const {
@@ -27,9 +30,16 @@ struct EpisodeMaker {
     const uint64_t row[] = {episode * 1000 + static_cast<uint64_t>(step)};
     return Bytes(row, sizeof(row));
   }
-  // A slope that moves with the step.
+  // A slope that moves with the step, or noise.
   std::vector<std::byte> Frame(uint64_t episode, int64_t step) const {
     std::vector<std::byte> frame(static_cast<size_t>(shape.frame_bytes));
+    if (has_noise) {
+      RandomStream random(episode, std::to_string(step));
+      for (std::byte& x : frame) {
+        x = static_cast<std::byte>(random.UniformInt(256));
+      }
+      return frame;
+    }
     for (size_t i = 0; i < frame.size(); ++i) {
       frame[i] = static_cast<std::byte>(i / 8 + episode * 7 +
                                         static_cast<uint64_t>(step) * 13);

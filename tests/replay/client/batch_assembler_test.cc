@@ -56,11 +56,17 @@ class Outcome {
   std::exception_ptr failure_ GUARDED_BY(mutex_);
 };
 
+struct Reply {
+  bool is_spoilt = false;     // on its way
+  int64_t num_requested = 0;  // more rows than it has
+};
+
 // Replies of a table in this process.
 class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  BatchAssemblerTest()
-      : shard_(testing::OpenTable(maker_, {.n_step = 1, .stack = kStack}),
+  explicit BatchAssemblerTest(const EpisodeMaker& maker = MakePixels())
+      : maker_(maker),
+        shard_(testing::OpenTable(maker_, {.n_step = 1, .stack = kStack}),
                &Clock::Real()),
         assembler_(
             {.name = "test",
@@ -76,18 +82,18 @@ class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
     }
   }
 
-  // Draws rows for an assembly, to memory if it has any; the message is
-  // `spoilt` on its way.
+  // Draws rows for an assembly, to memory if it has any.
   void Give(BatchAssembly& assembly, int32_t shard, double share,
-            int64_t first_row, int64_t count, bool is_spoilt = false) {
+            int64_t first_row, int64_t count, const Reply& reply = {}) {
     SampledBatch drawn;
     ASSERT_EQ(shard_.TrySample(/*table=*/0, count, "test", &drawn), count);
-    const auto target = assembler_.TargetOf(assembly, first_row, count);
+    const auto target = assembler_.TargetOf(
+        assembly, first_row, std::max(count, reply.num_requested));
     const BatchTarget* place = target ? &*target : nullptr;
     rpc::Message payload =
         EncodeBatch(drawn, BatchState::kFull, maker_.shape, {.stack = kStack},
                     std::numeric_limits<size_t>::max(), place);
-    if (is_spoilt) {
+    if (reply.is_spoilt) {
       std::ranges::fill(payload[2].mutable_bytes(), std::byte{0});
     }
     assembly.parts.push_back(
@@ -96,7 +102,21 @@ class BatchAssemblerTest : public ::testing::TestWithParam<int64_t> {
     assembly.missing -= count;
   }
 
-  const EpisodeMaker maker_ = MakePixels();
+  void CheckFrames(const Batch& batch) const {
+    FrameRoom room;
+    const auto frame_bytes = static_cast<size_t>(maker_.shape.frame_bytes);
+    for (int64_t i = 0; i < kBatchSize; ++i) {
+      int64_t step = 0;
+      std::memcpy(&step, batch.observations.data() + i * 16 + 8, sizeof(step));
+      const ItemFrames stacks = batch.FramesOf(i, room);
+      EXPECT_EQ(testing::Joined(stacks.frames, frame_bytes),
+                maker_.Stack(1, step, kStack));
+      EXPECT_EQ(testing::Joined(stacks.next_frames, frame_bytes),
+                maker_.Stack(1, step + 1, kStack));
+    }
+  }
+
+  const EpisodeMaker maker_;
   Shard shard_;
   Outcome outcome_;
   BatchAssembler assembler_;
@@ -115,22 +135,40 @@ TEST_P(BatchAssemblerTest, PartsOfSeveralServicesBecomeOneBatch) {
     ASSERT_EQ(batch.size, kBatchSize);
     // somebody else decodes what no thread here has decoded
     EXPECT_EQ(batch.compressed.empty(), GetParam() > 0);
-    FrameRoom room;
-    const auto frame_bytes = static_cast<size_t>(maker_.shape.frame_bytes);
-    for (int64_t i = 0; i < kBatchSize; ++i) {
-      const bool is_first = i < 5;
-      const auto r = static_cast<size_t>(i);
+    CheckFrames(batch);
+    for (size_t r = 0; r < kBatchSize; ++r) {
+      const bool is_first = r < 5;
       EXPECT_EQ(batch.shards[r], is_first ? 0 : 1);
       EXPECT_DOUBLE_EQ(batch.probabilities[r], (is_first ? 0.75 : 0.25) / 9);
-      int64_t step = 0;
-      std::memcpy(&step, batch.observations.data() + i * 16 + 8, sizeof(step));
-      const ItemFrames stacks = batch.FramesOf(i, room);
-      EXPECT_EQ(testing::Joined(stacks.frames, frame_bytes),
-                maker_.Stack(1, step, kStack));
-      EXPECT_EQ(testing::Joined(stacks.next_frames, frame_bytes),
-                maker_.Stack(1, step + 1, kStack));
     }
   }
+}
+
+class NoiseAssemblerTest : public BatchAssemblerTest {
+ protected:
+  NoiseAssemblerTest()
+      : BatchAssemblerTest([] {
+          EpisodeMaker maker = MakePixels();
+          maker.has_noise = true;
+          return maker;
+        }()) {}
+};
+
+// Three rows of a reply used more than their share of the room for eight.
+TEST_P(NoiseAssemblerTest, FramesOfAPartialReplyOutliveTheNext) {
+  auto assembly =
+      assembler_.Begin({}, {.stack = kStack}, /*takes_memory=*/true);
+  Give(*assembly, /*shard=*/0, /*share=*/1.0, /*first_row=*/0, /*count=*/3,
+       {.num_requested = kBatchSize});
+  const size_t frames_bytes =
+      2 * kStack * static_cast<size_t>(maker_.shape.frame_bytes);
+  EXPECT_GT(assembly->parts[0].message.SegmentsInMemory().size(),
+            3 * frames_bytes / 2);
+  Give(*assembly, 0, 1.0, 3, 1, {.num_requested = 5});
+  EXPECT_FALSE(assembly->parts[1].message.SegmentsInMemory().empty());
+  Give(*assembly, 0, 1.0, 4, 4);
+  assembler_.Finish(std::move(assembly));
+  CheckFrames(outcome_.Await());
 }
 
 TEST_P(BatchAssemblerTest, MemoryOfABatchThatCameBackIsUsedAgain) {
@@ -152,7 +190,7 @@ TEST_P(BatchAssemblerTest, MemoryOfABatchThatCameBackIsUsedAgain) {
 TEST_P(BatchAssemblerTest, ABrokenPartIsToldWhereItIsDecoded) {
   auto assembly =
       assembler_.Begin({}, {.stack = kStack}, /*takes_memory=*/false);
-  Give(*assembly, 0, 1.0, 0, kBatchSize, /*is_spoilt=*/true);
+  Give(*assembly, 0, 1.0, 0, kBatchSize, {.is_spoilt = true});
   assembler_.Finish(std::move(assembly));
   EXPECT_THROW(
       {
@@ -164,6 +202,8 @@ TEST_P(BatchAssemblerTest, ABrokenPartIsToldWhereItIsDecoded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DecodeThreads, BatchAssemblerTest,
+                         ::testing::Values(0, 1, 3));
+INSTANTIATE_TEST_SUITE_P(DecodeThreads, NoiseAssemblerTest,
                          ::testing::Values(0, 1, 3));
 
 }  // namespace
