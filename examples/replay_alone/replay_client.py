@@ -218,8 +218,8 @@ class Client:
         for name, dtype in (("slot", "u4"), ("generation", "u4"),
                             ("probability", "f8"), ("priority", "f4"),
                             ("reward", "f4"), ("discount", "f4"),
-                            ("times_sampled", "u4"), ("step", "u4"),
-                            ("n", "u4"), ("num_segments", "u4"),
+                            ("times_sampled", "u4"), ("age", "u8"),
+                            ("step", "u4"), ("n", "u4"), ("num_segments", "u4"),
                             ("step_reward", "f4"), ("step_discount", "f4"),
                             ("first_step", "u4"), ("num_frames", "u4"),
                             ("skip", "u4"), ("segment_bytes", "u4"), ("serial", "u8")):

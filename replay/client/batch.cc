@@ -70,6 +70,7 @@ void Batch::Resize(int64_t batch_size, const BatchForm& item_form) {
   weights.resize(count);
   probabilities.resize(count);
   times_sampled.resize(count);
+  ages.resize(count);
   keys.resize(count);
   shards.resize(count);
   compressed.clear();
@@ -163,6 +164,7 @@ void Batch::TakeItems(const BatchMessage& message, int64_t first_row,
     priorities[r] = item.priority;
     probabilities[r] = item.probability * share;
     times_sampled[r] = item.times_sampled;
+    ages[r] = item.age;
     keys[r] = item.key;
     shards[r] = shard;
   }

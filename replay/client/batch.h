@@ -39,6 +39,7 @@ struct Batch {
   std::vector<float> weights;         // importance weights, the largest is 1
   std::vector<double> probabilities;  // of each draw, over all services
   std::vector<int64_t> times_sampled;
+  std::vector<int64_t> ages;  // items that the row's service inserted since
   std::vector<ItemKey> keys;
   std::vector<int32_t> shards;  // index of the endpoint that it came from
   // instead of an index: prior data, which the reader's process holds

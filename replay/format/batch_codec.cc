@@ -213,6 +213,7 @@ void WriteItemColumns(WireWriter& writer, const SampledBatch& batch) {
   WriteColumn<float>(writer, items, [](Item i) { return i.reward; });
   WriteColumn<float>(writer, items, [](Item i) { return i.discount; });
   WriteColumn<uint32_t>(writer, items, [](Item i) { return i.times_sampled; });
+  WriteColumn<uint64_t>(writer, items, [](Item i) { return i.age; });
   WriteColumn<uint32_t>(writer, items, [](Item i) { return i.step; });
   WriteColumn<uint32_t>(writer, items, [](Item i) { return i.n; });
 }

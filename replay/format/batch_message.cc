@@ -163,6 +163,7 @@ void BatchMessage::ReadColumns() {
   const auto rewards = ReadColumn<float>(reader, "reward", count);
   const auto discounts = ReadColumn<float>(reader, "discount", count);
   const auto times = ReadColumn<uint32_t>(reader, "times_sampled", count);
+  const auto ages = ReadColumn<uint64_t>(reader, "age", count);
   const auto steps = ReadColumn<uint32_t>(reader, "step", count);
   const auto ns = ReadColumn<uint32_t>(reader, "n", count);
   const auto num_segments = ReadColumn<uint32_t>(reader, "num_segments", count);
@@ -180,6 +181,7 @@ void BatchMessage::ReadColumns() {
                       .reward = rewards[i],
                       .discount = discounts[i],
                       .times_sampled = times[i],
+                      .age = static_cast<int64_t>(ages[i]),
                       .step = steps[i],
                       .n = ns[i]});
     if (num_segments[i] > kMaxSegmentsPerItem) {

@@ -42,7 +42,8 @@ constexpr std::string_view kMessageTable = R"(replay 3
     f64 table_mass, u64 total_steps, u32 stack, u32 window H,
     bool rows_in_memory, bool segments_in_memory, arrays of one length B of
     u32 slot, u32 generation, f64 probability, f32 priority, f32 reward,
-    f32 discount, u32 times_sampled, u32 step, u32 n, u32 num_segments,
+    f32 discount, u32 times_sampled, u64 age, u32 step, u32 n,
+    u32 num_segments,
     then arrays of the length B H of f32 step_reward, f32 step_discount,
     then arrays of one length, the sum of num_segments, of
     u32 first_step, u32 num_frames, u32 skip, u32 segment_bytes (0: kept),

@@ -29,6 +29,7 @@ struct SampledItem {
   float reward = 0.0f;        // R of replay/table/n_step.h
   float discount = 0.0f;      // D
   int64_t times_sampled = 0;  // this draw included
+  int64_t age = 0;            // items that the table has inserted since
   int64_t step = 0;           // t
   int64_t n = 0;              // k
   // Its chunks in SampledBatch::chunks, from the one that holds

@@ -98,6 +98,7 @@ void MixedSource::TakeActed(Batch* batch) {
   CopyFirst(drawn_.weights, batch->weights);
   CopyFirst(drawn_.probabilities, batch->probabilities);
   CopyFirst(drawn_.times_sampled, batch->times_sampled);
+  CopyFirst(drawn_.ages, batch->ages);
   CopyFirst(drawn_.keys, batch->keys);
   CopyFirst(drawn_.shards, batch->shards);
   batch->reader_id = drawn_.reader_id;

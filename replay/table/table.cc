@@ -199,6 +199,7 @@ void Table::AddToBatch(const Draw& draw, SampledBatch* batch) {
        .reward = item.reward,
        .discount = item.discount,
        .times_sampled = item.times_sampled,
+       .age = limiter_.inserts() - static_cast<int64_t>(item.order),
        .step = item.step,
        .n = item.n,
        .first_chunk = static_cast<int64_t>(batch->chunks.size()),

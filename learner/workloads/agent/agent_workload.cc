@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "agents/agent_steps.h"
 #include "base/error.h"
@@ -26,15 +26,22 @@ int ThreadsOf(const replicator::ReplicationConfig& config) {
 }
 
 // 0 of nothing.
-template <typename T>
-double Mean(std::span<const T> values) {
+double Mean(std::span<const float> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) /
          static_cast<double>(std::max<size_t>(1, values.size()));
 }
 
-// The shard that item `i` came from; 0 if there is one.
-int32_t ShardOf(const replay::Batch& batch, size_t i) {
-  return batch.shards.empty() ? 0 : batch.shards[i];
+// Mean over the rows that are no prior data; 0 if all are. values [B]
+double MeanOfActed(const replay::Batch& batch,
+                   const std::vector<int64_t>& values) {
+  double sum = 0.0;
+  int64_t count = 0;
+  for (size_t row = 0; row < values.size(); ++row) {
+    if (batch.shards[row] == replay::Batch::kPriorShard) continue;
+    sum += static_cast<double>(values[row]);
+    ++count;
+  }
+  return sum / static_cast<double>(std::max<int64_t>(1, count));
 }
 
 // The frames that a learner keeps on its device. Null on the CPU, which reads
@@ -174,8 +181,12 @@ std::vector<std::pair<std::string, double>> AgentWorkload::Scalars() const {
   scalars.emplace_back("priority",
                        Mean(step_->value("priority").Span<float>()));
   scalars.emplace_back("times_sampled",
-                       Mean(std::span<const int64_t>(batch().times_sampled)));
-  scalars.emplace_back("sample_age", MeanAge());
+                       MeanOfActed(batch(), batch().times_sampled));
+  // writers divide their items evenly among the services
+  const auto num_services =
+      static_cast<double>(std::max<size_t>(1, batch().num_restarts.size()));
+  scalars.emplace_back("sample_age",
+                       num_services * MeanOfActed(batch(), batch().ages));
   if (source_ != nullptr) {
     for (auto& own : source_->Scalars()) scalars.push_back(std::move(own));
   }
@@ -197,38 +208,12 @@ AgentWorkload::Histograms() const {
 }
 
 void AgentWorkload::Inspect(const TransitionPipeline& pipeline) {
-  const replay::Batch& batch = pipeline.batch();
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    const auto& [slot, generation] = batch.keys[i];
-    Youngest& youngest = youngest_[ShardOf(batch, i)];
-    youngest.num_slots = std::max(youngest.num_slots, slot + 1);
-    if (std::tie(generation, slot) >
-        std::tie(youngest.generation, youngest.slot)) {
-      youngest.generation = generation;
-      youngest.slot = slot;
-    }
-  }
   const auto misfit =
       agent_->FindMisfit(spec_, pipeline.returns(), pipeline.discounts());
   // a policy that improves may leave the range further and further
   if (!misfit || misfit->size <= 2.0 * warned_size_) return;
   spdlog::warn("{}", misfit->why);
   warned_size_ = misfit->size;
-}
-
-double AgentWorkload::MeanAge() const {
-  double sum = 0.0;
-  size_t count = 0;
-  for (size_t i = 0; i < batch().keys.size(); ++i) {
-    if (ShardOf(batch(), i) == replay::Batch::kPriorShard) continue;
-    ++count;
-    const Youngest& youngest = youngest_.at(ShardOf(batch(), i));
-    const uint32_t slot = batch().keys[i].slot;
-    // a slot behind the youngest one's was filled in the round before
-    const uint32_t round = slot > youngest.slot ? youngest.num_slots : 0;
-    sum += youngest.slot + round - slot;
-  }
-  return sum / static_cast<double>(std::max<size_t>(1, count));
 }
 
 }  // namespace replicant::learner

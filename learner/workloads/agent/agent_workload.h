@@ -43,10 +43,9 @@ class AgentWorkload : public Workload {
     return replicator_->variables();
   }
   // The agent's losses and scalars; the means over the batch of its values, of
-  // the reward, of the priority, of the draws of an item ("times_sampled") and
-  // of its age ("sample_age", items inserted since it was; of a table that
-  // removes the oldest item first, which fills its slots in turn; without prior
-  // data); and the source's figures.
+  // the reward and of the priority; without prior data those of the draws of an
+  // item ("times_sampled") and of its age ("sample_age", items that all
+  // services inserted since); and the source's figures.
   std::vector<std::pair<std::string, double>> Scalars() const override;
   // The priority and the agent's values.
   std::vector<std::pair<std::string, std::span<const float>>> Histograms()
@@ -79,7 +78,6 @@ class AgentWorkload : public Workload {
   // Runs the step; an input that it cannot use is named with what to do.
   NextResult RunStep(Clock::TimePoint deadline);
   void Inspect(const TransitionPipeline& pipeline);
-  double MeanAge() const;
   // The pipeline of the last step.
   const TransitionPipeline& pipeline() const {
     return transitions_.pipeline(step_->group());
@@ -97,15 +95,7 @@ class AgentWorkload : public Workload {
   std::unique_ptr<replicator::Step> step_;
   // names of the agent's outputs
   std::vector<std::string> losses_, scalars_, values_;
-  // The youngest item of a service drawn so far, and the number of slots that
-  // its table has used.
-  struct Youngest {
-    uint32_t generation = 0;
-    uint32_t slot = 0;
-    uint32_t num_slots = 0;
-  };
-  std::map<int32_t, Youngest> youngest_;  // by shard
-  double warned_size_ = 0.0;              // of the misfit warned of last
+  double warned_size_ = 0.0;  // of the misfit warned of last
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;
 };

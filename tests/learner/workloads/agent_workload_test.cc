@@ -56,7 +56,10 @@ class BanditTransitions : public replay::BatchSource {
     batch->weights.assign(kBatch, 1.0F);
     batch->total_steps = total_steps;
     batch->keys.assign(kBatch, {.slot = num_batches++});
-    if (!keys.empty()) batch->keys = keys;
+    if (!ages.empty()) batch->ages = ages;
+    batch->times_sampled = batch->ages;
+    if (!shards.empty()) batch->shards = shards;
+    batch->num_restarts.assign(2, 0);
     return replay::ReadResult::kOk;
   }
   void UpdatePriorities(const replay::Batch& batch,
@@ -75,7 +78,8 @@ class BanditTransitions : public replay::BatchSource {
   int64_t total_steps = 0;
   bool is_empty = false;
   std::optional<float> reward_of_row_3;
-  std::vector<replay::ItemKey> keys;
+  std::vector<int64_t> ages;
+  std::vector<int32_t> shards;
   int num_updates = 0;
   std::vector<float> last_priorities;
   uint32_t num_batches = 0;
@@ -237,14 +241,16 @@ TEST(AgentWorkloadTest, GivesRatesNormsAndAges) {
   EXPECT_NEAR(ScalarOf(workload, "critic_learning_rate"), 3e-3, 1e-9);
   EXPECT_GT(ScalarOf(workload, "critic_gradient_norm"), 0.0);
   EXPECT_EQ(ScalarOf(workload, "sample_age"), 0.0);
-  // 16 slots, of which the first four are filled for the second time: ages 3 to
-  // 0, then 15 to 4
+  // ages of items of either of two services; those of prior data do not count
   AgentWorkload aged = MakeWorkload(options, &bandit);
-  for (uint32_t i = 0; i < kBatch; ++i) {
-    bandit.keys.push_back({.slot = i, .generation = i < 4 ? 1U : 0U});
-  }
+  bandit.ages.assign(kBatch, 6);
+  bandit.ages[0] = 6 + kBatch - 1;
+  bandit.ages[1] = 1'000'000;
+  bandit.shards.assign(kBatch, 1);
+  bandit.shards[1] = replay::Batch::kPriorShard;
   ASSERT_EQ(aged.Step({}), NextResult::kOk);
-  EXPECT_EQ(ScalarOf(aged, "sample_age"), 7.5);
+  EXPECT_EQ(ScalarOf(aged, "sample_age"), 2 * 7.0);
+  EXPECT_EQ(ScalarOf(aged, "times_sampled"), 7.0);
   std::vector<std::string> names;
   for (const auto& [name, values] : workload.Histograms()) {
     names.push_back(name);

@@ -84,6 +84,7 @@ void ExpectItems(const BatchMessage& read, const SampledBatch& batch,
     ASSERT_EQ(item.reward, drawn.reward);
     ASSERT_EQ(item.discount, drawn.discount);
     ASSERT_EQ(item.times_sampled, drawn.times_sampled);
+    ASSERT_EQ(item.age, drawn.age);
     const uint64_t episode = batch.ChunkOf(drawn, item.step).view.episode();
     ASSERT_TRUE(std::ranges::equal(read.Observation(i),
                                    maker.Observation(episode, item.step)));

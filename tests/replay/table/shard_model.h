@@ -172,6 +172,10 @@ class ShardModel {
     for (const ModelItem& item : items_) count += item.table == table ? 1 : 0;
     return count;
   }
+  // Items that the table has inserted since.
+  int64_t Age(const ModelItem& item) const {
+    return inserts(item.table) - 1 - item.order;
+  }
   int64_t inserts(int64_t table) const {
     return tables_[static_cast<size_t>(table)].inserts;
   }
@@ -221,7 +225,7 @@ class ShardModel {
 
   double Weight(const TableConfig& c, const ModelItem& item) const {
     if (item.priority == 0.0f) return 0.0;
-    const auto age = static_cast<double>(inserts(item.table) - 1 - item.order);
+    const auto age = static_cast<double>(Age(item));
     return std::pow(static_cast<double>(item.priority), c.priority_exponent) *
            std::max(std::pow(c.priority_fade.base, age), c.priority_fade.floor);
   }

@@ -316,6 +316,7 @@ class Property {
     ASSERT_NEAR(item.discount, expected->discount, 1e-6);
     ASSERT_EQ(item.priority, expected->priority);
     ASSERT_EQ(item.times_sampled, expected->times_sampled + 1);
+    ASSERT_EQ(item.age, model_.Age(*expected));
     ASSERT_EQ(static_cast<size_t>(item.num_chunks), expected->chunks.size());
     // every observation from the stack's first to o_{t+k} is there
     const int64_t stack =
