@@ -173,17 +173,15 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
 
 // Returns the samples per insert of the first table since the first sample;
 // nothing before that.
-std::optional<double> SamplesPerInsert(const replay::ShardConfig& config,
-                                       const replay::ShardStatus& status) {
+std::optional<double> SamplesPerInsert(const replay::ShardStatus& status) {
   const replay::TableStatus& table = status.tables.at(0);
-  const int64_t inserts =
-      table.inserts - config.tables.at(0).rate_limiter.min_size_to_sample;
+  const int64_t inserts = table.inserts - table.min_size_to_sample;
   if (inserts <= 0 || table.samples == 0) return std::nullopt;
   return static_cast<double>(table.samples) / static_cast<double>(inserts);
 }
 
 // Reports the state of the service, and which side waits, to the supervisor.
-void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
+void Beat(const replay::ShardStatus& status,
           fleet::HeartbeatSender* heartbeat) {
   heartbeat->SetCounter("steps", static_cast<double>(status.inserted_steps));
   heartbeat->SetGauge("bytes", static_cast<double>(status.size_bytes));
@@ -198,7 +196,7 @@ void Beat(const replay::ShardConfig& config, const replay::ShardStatus& status,
     }
   }
   heartbeat->SetGauge("items", num_items);
-  if (const auto ratio = SamplesPerInsert(config, status)) {
+  if (const auto ratio = SamplesPerInsert(status)) {
     heartbeat->SetGauge("samples_per_insert", *ratio);
   }
   if (wait != nullptr) {
@@ -215,14 +213,13 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      replay::CheckpointSaver* saver, Thread* loop,
                      fleet::HeartbeatSender* heartbeat) {
   replay::ServiceUpkeep upkeep(config, &server, saver);
-  const replay::ShardConfig shard_config = config.MakeShardConfig();
   while (stop.count() == 0 && !heartbeat->StopOrder()) {
     if (!loop->IsRunning()) {
       loop->Join();
       throw CommError("replay: the loop that serves has ended");
     }
     const replay::ShardStatus status = shard.Status();
-    Beat(shard_config, status, heartbeat);
+    Beat(status, heartbeat);
     pollfd waiting = {stop.fd(), POLLIN, 0};
     const auto timeout =
         std::chrono::ceil<std::chrono::milliseconds>(upkeep.Run(status));

@@ -9,6 +9,7 @@
 #include "replay/checkpoint/shard_folder.h"
 #include "replay/format/frame_codec.h"
 #include "replay/format/protocol.h"
+#include "replay/table/sum_tree.h"
 
 namespace replicant::replay {
 namespace {
@@ -91,8 +92,17 @@ RateLimiterLimits LimitsOf(const ReplayConfig& config,
 
 // Reports for each table why it cannot be divided among the shards.
 void CheckShards(config::Reader& reader, const ReplayConfig& c) {
-  if (c.shards == 1) return;
   const ReplayConfig part = c.OfShard(0);
+  for (const auto& [name, section] : part.tables) {
+    const int64_t size = section.table.max_size;
+    if (size <= SumTree::kMaxCapacity) continue;
+    reader.Error("shards",
+                 fmt::format("{}: table {} has {} items in each shard, which "
+                             "holds at most {}; want more shards, or a smaller "
+                             "max_size",
+                             c.shards, name, size, SumTree::kMaxCapacity));
+  }
+  if (c.shards == 1) return;
   for (const auto& [name, section] : part.tables) {
     const TableConfig& table = section.table;
     const bool is_ordered = table.sampler == SelectorKind::kFifo ||

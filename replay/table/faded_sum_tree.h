@@ -116,11 +116,11 @@ class FadedSumTree {
   uint64_t block_;         // B
   uint64_t num_blocks_;    // that can hold young slots at a time
   uint64_t num_inserted_ = 0;
-  std::vector<double> powers_;      // base^i, i < B
-  std::vector<SumTree> trees_;      // the old ones, then block b at 1 + b % n
-  uint64_t factors_[kMaxTrees];     // of trees_, in units of 2^-30
-  double block_powers_[kMaxTrees];  // base^(B i)
-  std::vector<Held> held_;          // by slot
+  std::vector<double> powers_;        // base^i, i < B
+  std::vector<SumTree> trees_;        // the old ones, then block b at 1 + b % n
+  uint64_t factors_[kMaxTrees] = {};  // of trees_, in units of 2^-30
+  double block_powers_[kMaxTrees] = {};  // base^(B i)
+  std::vector<Held> held_;               // by slot
   // by insertion, modulo the young trees' capacity
   std::vector<int32_t> slots_;
 };

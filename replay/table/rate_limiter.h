@@ -106,6 +106,11 @@ class RateLimiter {
   // As defined above; 0 in the other modes.
   double error() const;
   const RateLimiterConfig& config() const { return config_; }
+  // Size of the table below which no item is drawn.
+  int64_t min_size_to_sample() const {
+    return config_.mode == RateLimiterMode::kQueue ? 1
+                                                   : config_.min_size_to_sample;
+  }
 
  private:
   // Takes over a state, except its inserts.

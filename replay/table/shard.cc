@@ -530,17 +530,30 @@ StalledSide Shard::StalledSideOf(const TableState& state) const {
   };
   const bool are_inserts_waiting = has_stalled(state.insert_wait);
   if (are_inserts_waiting == has_stalled(state.sample_wait)) return {};
+  StalledSide stalled;
   if (are_inserts_waiting) {
     const bool is_any = !state.last_reader.empty();
-    return {"readers", state.last_reader,
-            is_any ? seconds_since(state.last_sample)
-                   : state.insert_wait.waiting_s(now)};
+    stalled = {"readers", state.last_reader,
+               is_any ? seconds_since(state.last_sample)
+                      : state.insert_wait.waiting_s(now)};
+  } else {
+    const bool is_any = state.last_writer != 0;
+    stalled = {"writers",
+               is_any ? fmt::format("writer {:#x}", state.last_writer) : "",
+               is_any ? seconds_since(state.last_insert)
+                      : state.sample_wait.waiting_s(now)};
   }
-  const bool is_any = state.last_writer != 0;
-  return {"writers",
-          is_any ? fmt::format("writer {:#x}", state.last_writer) : "",
-          is_any ? seconds_since(state.last_insert)
-                 : state.sample_wait.waiting_s(now)};
+  // writers that insert may have too few items yet
+  return stalled.idle_s < ToSeconds(kStallTime) ? StalledSide() : stalled;
+}
+
+std::string Shard::WhySamplesWait(const Table& table) const {
+  const std::string why = table.rate_limiter().WhySamplesWait(table.size());
+  return table.size() < table.rate_limiter().min_size_to_sample() &&
+                 counts_.evicted_items > 0
+             ? fmt::format("{}; max_bytes {} evicted {} items", why,
+                           config_.max_bytes, counts_.evicted_items)
+             : why;
 }
 
 int64_t Shard::NumOpenWriters() const {
@@ -574,9 +587,7 @@ ShardStatus Shard::Status() const {
          .size = table.size(),
          .max_size = table.config().max_size,
          .mass = table.mass(),
-         .min_size_to_sample = limiter.config().mode == RateLimiterMode::kQueue
-                                   ? 1
-                                   : limiter.config().min_size_to_sample,
+         .min_size_to_sample = limiter.min_size_to_sample(),
          .inserts = limiter.inserts(),
          .samples = limiter.samples(),
          .error = limiter.error(),
@@ -584,8 +595,7 @@ ShardStatus Shard::Status() const {
          .late_updates = state.late_updates,
          .insert_wait =
              StatusOf(state.insert_wait, limiter.WhyInsertsWait(table.size())),
-         .sample_wait =
-             StatusOf(state.sample_wait, limiter.WhySamplesWait(table.size())),
+         .sample_wait = StatusOf(state.sample_wait, WhySamplesWait(table)),
          .stalled = StalledSideOf(state)});
   }
   status.size_bytes = store_.memory_bytes();

@@ -295,6 +295,7 @@ class Shard {
   // Describes what holds the memory that chunks wait for.
   std::string WhyNoRoom() const REQUIRES(mutex_);
   StalledSide StalledSideOf(const TableState& state) const REQUIRES(mutex_);
+  std::string WhySamplesWait(const Table& table) const REQUIRES(mutex_);
   TableState& TableAt(int64_t table) REQUIRES(mutex_);
 
   const ShardConfig config_;

@@ -167,6 +167,11 @@ TEST(ReplayConfigTest, RefusesShardsThatCannotWork) {
   EXPECT_EQ(message("replay: {shards: 2, max_bytes: 2000000}\n"),
             "run.yaml:1:18: replay.shards: 2: max_bytes 2000000 gives each "
             "shard less than 1048576");
+  EXPECT_EQ(message("replay: {shards: 2, tables: {t: {max_size: 40e6}}}\n"),
+            "run.yaml:1:18: replay.shards: 2: table t has 20000000 items in "
+            "each shard, which holds at most 16777216; want more shards, or a "
+            "smaller max_size");
+  ReadText("replay: {shards: 3, tables: {t: {max_size: 40e6}}}\n");
 }
 
 TEST(ReplayConfigTest, RefusesHalfOfAPair) {

@@ -1,5 +1,6 @@
 #include "replay/table/shard.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -280,6 +281,36 @@ TEST(ShardTest, RefusesSettingsThatCannotWork) {
   EXPECT_EQ(message(config), "shard: no table");
 }
 
+// Would catch a learner that waits for ever beside writers without a fault.
+TEST(ShardTest, NamesAMemoryThatHoldsTooFewItems) {
+  const testing::EpisodeMaker maker;
+  ShardConfig config;
+  config.shape = maker.shape;
+  config.max_bytes = 20'000;
+  config.tables = {{.name = "t",
+                    .rate_limiter = {.mode = RateLimiterMode::kMinSize,
+                                     .min_size_to_sample = 1000}}};
+  FakeClock clock;
+  Shard shard(config, &clock);
+  SampledBatch batch;
+  ASSERT_EQ(shard.TrySample(0, 1, "learner", &batch), 0);
+  for (uint64_t episode = 1; episode <= 500; ++episode) {
+    ASSERT_EQ(shard.TryInsert(7, episode, maker.Chunks(episode, 4)[0]),
+              InsertResult::kInserted);
+  }
+  clock.Advance(seconds(1));
+  ASSERT_EQ(shard.TryInsert(7, 501, maker.Chunks(501, 4)[0]),
+            InsertResult::kInserted);
+  clock.Advance(seconds(1));
+  const ShardStatus status = shard.Status();
+  EXPECT_GT(status.evicted_items, 0);
+  EXPECT_EQ(status.tables[0].stalled.side, "");
+  EXPECT_EQ(status.tables[0].sample_wait.why,
+            fmt::format("the table holds {} items; min_size_to_sample is 1000; "
+                        "max_bytes 20000 evicted {} items",
+                        status.tables[0].size, status.evicted_items));
+}
+
 // Whom a fleet waits for is named within 5 seconds.
 TEST(ShardTest, NamesTheSideThatHasStalled) {
   FakeClock clock;
@@ -294,6 +325,7 @@ TEST(ShardTest, NamesTheSideThatHasStalled) {
   EXPECT_EQ(stalled().idle_s, 5.0);
   // they come, and stop again
   ASSERT_EQ(shard.TryInsert(10, 1, Episode(1, 2)), InsertResult::kInserted);
+  EXPECT_EQ(stalled().side, "");
   ASSERT_EQ(shard.TrySample(0, 9, "learner", &batch), 4);
   EXPECT_EQ(stalled().side, "");
   clock.Advance(seconds(5));
