@@ -73,6 +73,15 @@ void BatchMessage::FindKept(const FindFrameBlock& find_kept) {
                       kSampleReply, segment.serial));
     }
   }
+  if (shape_.frame_bytes == 0) return;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const size_t begin = i == 0 ? 0 : segment_ends_[i - 1];
+    if (begin < segment_ends_[i]) continue;
+    const auto [first, second] =
+        form_.NeededFrames(items_[i].step, items_[i].n);
+    num_frames_ += first.end - first.begin + second.end -
+                   std::max(first.end, second.begin);
+  }
 }
 
 void BatchMessage::FindRows(const BatchTarget* target) {

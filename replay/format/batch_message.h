@@ -105,7 +105,7 @@ class BatchMessage {
   // Finds the frames of all items once, so that LocateFrames() decodes none:
   // those that it would decode are then in this message. Throws what it throws.
   void DecodeFrames(FrameRoom& room);
-  // Frames in segments: all of them, and those in kept blocks.
+  // Frames of all items, and those of them in kept blocks.
   int64_t num_frames() const { return num_frames_; }
   int64_t num_kept_frames() const { return num_kept_frames_; }
 

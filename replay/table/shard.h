@@ -100,11 +100,12 @@ struct ShardStatus {
   int64_t inserted_steps = 0;
   int64_t duplicate_groups = 0;  // sent again by a writer
   int64_t dropped_groups = 0;    // continued no known episode
-  int64_t abandoned_steps = 0;   // in no item: their episode never ended
-  int64_t abandoned_items = 0;   // still waiting when their writer was closed
-  int64_t evicted_items = 0;     // removed to stay below max_bytes
-  int64_t disk_errors = 0;       // chunks that could not move to the disk
-  int64_t lost_steps = 0;        // acknowledged before a crash, and lost in it
+  // from which no item began: their episode never ended
+  int64_t abandoned_steps = 0;
+  int64_t abandoned_items = 0;  // still waiting when their writer was closed
+  int64_t evicted_items = 0;    // removed to stay below max_bytes
+  int64_t disk_errors = 0;      // chunks that could not move to the disk
+  int64_t lost_steps = 0;       // acknowledged before a crash, and lost in it
 };
 
 // The state of one replay service: its tables, their steps, and the position of

@@ -198,6 +198,11 @@ TEST(BatchCodecTest, EveryWindowComesOutAsItsStepsWentIn) {
                           target),
               maker.shape, target);
           ASSERT_EQ(read.form(), form);
+          int64_t num_frames = 0;
+          for (const SampledItem& item : batch.items) {
+            num_frames += std::min(item.step, stack - 1) + item.n + 1;
+          }
+          EXPECT_EQ(read.num_frames(), num_frames);
           EXPECT_EQ(read.has_segments(),
                     target == nullptr || codec != FrameCodec::kNone);
           for (int64_t i = 0; i < read.size(); ++i) {
