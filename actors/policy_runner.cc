@@ -14,6 +14,7 @@ runtime::Executor Compile(const agents::Agent& agent,
       agent.BuildPolicy(graph, task,
                         {.num_environments = options.num_environments,
                          .has_noise = options.has_noise,
+                         .is_evaluated = options.is_evaluated,
                          .first_environment = options.first_environment});
   return {graph, {.outputs = {action}, .updates = {}}, variables};
 }

@@ -19,7 +19,9 @@ struct PolicyRunnerOptions {
   std::string backend = "cpu";
   int threads = 1;
   int64_t num_environments = 1;
+  // agents::PolicyOptions
   bool has_noise = true;
+  bool is_evaluated = false;
   // Global number of environment 0: keys the noise.
   int64_t first_environment = 0;
   uint64_t seed = 0;

@@ -44,6 +44,9 @@ struct PolicyOptions {
   // Whether the policy adds Gaussian noise with the scale of input
   // "noise_scale" (arXiv:1804.08617, section 4).
   bool has_noise = true;
+  // Whether the networks act that are evaluated, as they do without noise, and
+  // not those that explore in a training (D4PG's agent.average_explores).
+  bool is_evaluated = false;
   // Global number of environment 0, which keys the noise: actors with one seed
   // and different numbers draw different noise.
   int64_t first_environment = 0;

@@ -41,7 +41,8 @@ Output BuildPolicy(Graph& graph, const D4pgConfig& config,
     const Graph::Scope average_scope(graph, nn::kAverageScope);
     average.emplace(graph, config, spec);
   }
-  const bool is_average = average && (!current || !options.has_noise);
+  const bool is_average =
+      average && (!current || !options.has_noise || options.is_evaluated);
   const auto& [encoder, policy] = is_average ? *average : *current;
   const int64_t count = options.num_environments;
   std::vector<Output> images;

@@ -241,12 +241,15 @@ class Policy:
 
     def make_env(self, num_envs: int = 1, **options) -> "envs.VectorEnv":
         """The environments that the policy was trained in; options as in envs.make_vec(). The
-        environment of a run with make_env is made by that function alone."""
+        environment of a run with make_env is made by that function alone. They have no
+        task.randomization, task.disturbances or task.distractions of the run, with a warning: the
+        program evaluator evaluates with them."""
         if self._make_adapter is not None:
             raise InvalidArgument("policy: the run's environment is made by its make_env; hint: call "
                                   "that function, or evaluate()")
         from replicant import envs
 
+        self._warn_of_what_is_left_out()
         return envs.make_vec(num_envs=num_envs, **{**self._core.environment, **options})
 
     def evaluate(self, num_episodes: int = 10, *, seed: int = 0,
@@ -264,6 +267,12 @@ class Policy:
                           "and is cut off there; hint: give the environment a time limit, such as "
                           "gymnasium.wrappers.TimeLimit", stacklevel=2)
         return returns
+
+    def _warn_of_what_is_left_out(self) -> None:
+        if self._core.left_out:
+            warnings.warn(f"policy: environments without the run's {', '.join(self._core.left_out)}; "
+                          "hint: `replicant evaluator --checkpoint RUN` evaluates with them",
+                          stacklevel=3)
 
     def _play_task(self, num_episodes: int, seed: int, max_steps: int, **options):
         env = self.make_env(num_episodes, seed=seed, **options)
@@ -297,6 +306,7 @@ class Policy:
             yield action, rewards, discount, is_over
 
     def _play_own(self, num_episodes: int, seed: int, max_steps: int):
+        self._warn_of_what_is_left_out()
         adapter = self._make_adapter()
         try:
             returns, is_cut = np.zeros(num_episodes), False

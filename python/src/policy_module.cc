@@ -150,7 +150,8 @@ class Policy {
       auto made = std::make_unique<actors::PolicyRunner>(
           *agent_, task_,
           actors::PolicyRunnerOptions{.threads = threads_,
-                                      .num_environments = rows});
+                                      .num_environments = rows,
+                                      .is_evaluated = true});
       info_ = runtime::LoadPartOfCheckpoint(checkpoint_, made->variables());
       runner = std::move(made);
     }
@@ -168,6 +169,15 @@ class Policy {
   runtime::CheckpointInfo info_;
   int64_t num_calls_ = 0;
 };
+
+// Keys of the run's task that replicant.envs.make_vec() cannot give.
+std::vector<std::string> KeysLeftOut(const env::TaskConfig& task) {
+  std::vector<std::string> keys;
+  if (!task.randomization.empty()) keys.emplace_back("task.randomization");
+  if (task.disturbances.IsAny()) keys.emplace_back("task.disturbances");
+  if (task.distractions.IsAny()) keys.emplace_back("task.distractions");
+  return keys;
+}
 
 // The keywords of replicant.envs.make_vec() for the policy's environment.
 nb::dict EnvironmentOf(const PolicyConfig& config) {
@@ -235,6 +245,10 @@ NB_MODULE(_policy, module) {
                        shape.append(side);
                      }
                      return nb::tuple(shape);
+                   })
+      .def_prop_ro("left_out",
+                   [](const Policy& p) {
+                     return KeysLeftOut(p.config().task);
                    })
       .def_prop_ro("environment",
                    [](const Policy& p) { return EnvironmentOf(p.config()); });

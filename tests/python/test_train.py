@@ -74,9 +74,18 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
 
 
+def test_an_evaluation_says_what_of_the_task_it_leaves_out(tmp_path):
+    delayed = replicant.train(CONFIG, {**SHORT, "task.disturbances.delays.actions": 2},
+                              folder=tmp_path / "run").wait(timeout=280)
+    with pytest.warns(UserWarning, match="without the run's task.disturbances; hint: `replicant"):
+        delayed.policy().evaluate(1)
+
+
 def test_a_policy_of_pixels_and_state_sees_what_the_evaluator_sees(tmp_path):
+    # the average is evaluated, and exports and policies are of it
     both = replicant.train(CONFIG.with_name("smoke.yaml"),
-                           {"learner.limits.max_steps": 40, "task.pixels.state": True},
+                           {"learner.limits.max_steps": 40, "task.pixels.state": True,
+                            "agent.average_decay": 0.9},
                            folder=tmp_path / "run").wait(timeout=280)
     policy = both.policy()
     observation, _ = policy.make_env(num_envs=2).reset()

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "agents/d4pg/agent.h"
 #include "agents/d4pg/policy.h"
@@ -97,10 +98,15 @@ TEST(PolicyTest, AnAverageIsEvaluatedAndMayExplore) {
     config.has_average_explorers = c.explores;
     const std::shared_ptr<const Agent> agent = MakeAgent(config);
     const std::set<std::string> published = {c.explorer, c.evaluated};
-    for (const bool has_noise : {true, false}) {
+    for (const auto& [has_noise, is_evaluated] :
+         {std::pair(true, false), std::pair(true, true),
+          std::pair(false, false)}) {
       Graph graph;
       const Output action =
-          BuildPolicy(graph, config, kSpec, {.has_noise = has_noise});
+          BuildPolicy(graph, config, kSpec,
+                      {.has_noise = has_noise, .is_evaluated = is_evaluated});
+      const std::string& acting =
+          has_noise && !is_evaluated ? c.explorer : c.evaluated;
       std::set<std::string> weights;
       for (const graph::VariableSpec& variable : graph.variables()) {
         EXPECT_TRUE(agent->IsOfPolicy(variable.name)) << variable.name;
@@ -109,9 +115,7 @@ TEST(PolicyTest, AnAverageIsEvaluatedAndMayExplore) {
       EXPECT_EQ(weights, published);
       const Output sum = graph::ReduceSum(action);
       for (const std::string& name : published) {
-        EXPECT_EQ(testing::DependsOn(sum, name),
-                  name == (has_noise ? c.explorer : c.evaluated))
-            << name;
+        EXPECT_EQ(testing::DependsOn(sum, name), name == acting) << name;
       }
     }
     EXPECT_EQ(agent->IsOfPolicy(weight), published.contains(weight));
