@@ -41,14 +41,23 @@ class Film {
         recorder_.emplace(environment_, cameras_, unfinished_);
       }
       recorder_->Record(step);
-      if (!step.IsLast()) return;
+    } catch (const std::exception& e) {
+      problem_ = e.what();
+      is_over_ = true;
+    }
+    if (step.IsLast()) End();
+  }
+
+  // Keeps what there is, of an episode that was cut off too.
+  void End() {
+    if (!recorder_ || std::exchange(is_over_, true)) return;
+    try {
       recorder_->Finish();
       std::filesystem::rename(unfinished_, file_);
       is_whole_ = true;
     } catch (const std::exception& e) {
       problem_ = e.what();
     }
-    is_over_ = true;
   }
 
   // Why there is no video; empty while nothing has failed.
@@ -65,12 +74,20 @@ class Film {
   std::string problem_;
 };
 
+// The task at its full difficulty, whatever the number of an episode.
+env::TaskConfig WithoutCurriculum(env::TaskConfig task) {
+  for (env::FieldRandomization& change : task.randomization) {
+    change.ramp_episodes = 0;
+  }
+  return task;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(const env::TaskRegistry& registry, Options options)
     : options_(std::move(options)),
       environment_(env::MakeConfiguredEnvironment(
-          registry, options_.task,
+          registry, WithoutCurriculum(options_.task),
           static_cast<uint64_t>(options_.evaluation.seed), /*index=*/0)),
       task_(agents::MakeTaskSpec(options_.task, *environment_)),
       policy_(*options_.agent, task_,
@@ -94,6 +111,7 @@ std::optional<Evaluator::Trial> Evaluator::Run(
                     },
                 .should_stop = should_stop});
   if (!result) return std::nullopt;
+  if (film) film->End();
   if (result->is_cut) {
     spdlog::warn(
         "{}: episode {} of an evaluation had no end after {} control steps "

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "agents/d4pg/agent.h"
 #include "base/config/load.h"
 #include "base/fs.h"
@@ -80,15 +83,38 @@ TEST(EvaluatorTest, ReturnsAreSumsOverControlSteps) {
   EXPECT_GT(means[0], 100.0);
 }
 
+// A curriculum by the number of an episode is for actors: evaluations, whose
+// numbers are small, compare policies on the whole task.
+TEST(EvaluatorTest, ACurriculumIsAtItsEnd) {
+  const auto returns = [](int64_t ramp_episodes) {
+    Evaluator::Options options = Cartpole();
+    options.task.randomization = {{.fields = {"gravity"},
+                                   .columns = {2},
+                                   .parameters = {3.0, 3.0},
+                                   .ramp_episodes = ramp_episodes}};
+    return MakeEvaluator(options).Run("", GoOn)->result.returns;
+  };
+  EXPECT_EQ(returns(1000), returns(0));
+  EXPECT_NE(returns(0),
+            MakeEvaluator(Cartpole()).Run("", GoOn)->result.returns);
+}
+
 // Would catch an evaluation that never ends.
 TEST(EvaluatorTest, AnEpisodeWithoutEndIsCutOffAndTheLastOne) {
   const replicant::testing::LogLines lines;
   Evaluator::Options options = Cartpole();
   options.evaluation.max_episode_steps = 450;
-  const auto cut = MakeEvaluator(options).Run("", GoOn);
+  const bool has_ffmpeg =
+      std::system("command -v ffmpeg > /dev/null") == 0;  // NOLINT
+  const TemporaryFolder folder;
+  const auto film = folder.path() / "cut.mp4";
+  const auto cut =
+      MakeEvaluator(options).Run(has_ffmpeg ? film.string() : "", GoOn);
   ASSERT_TRUE(cut);
   EXPECT_TRUE(cut->result.is_cut);
   EXPECT_EQ(cut->result.lengths, std::vector<int64_t>{5});
+  EXPECT_EQ(cut->video_problem, "");
+  EXPECT_EQ(std::filesystem::exists(film), has_ffmpeg);
   ASSERT_EQ(lines.lines().size(), 1U);
   EXPECT_EQ(lines.lines()[0],
             "cartpole-balance: episode 0 of an evaluation had no end after 450 "
