@@ -111,6 +111,10 @@ HindsightSinks::HindsightSinks(const HindsightConfig& config,
     refuse(fmt::format("the observation of {} has no array '{}'", task,
                        env::GoalReward::kDesiredGoal));
   }
+  if (desired->dtype != DType::kF64) {
+    refuse(fmt::format("'{}' of {} is an image; goals are numbers",
+                       desired->name, task));
+  }
   for (int e = 0; e < environments->size(); ++e) {
     env::GoalReward* const reward = environments->environment(e).goal_reward();
     if (reward == nullptr) {

@@ -78,6 +78,9 @@ class Environment {
   // objects step together: a VectorEnvironment announces all actions of a batch
   // before the first Step(). Step() still gets the action.
   virtual void Announce(std::span<const double> /*action*/) {}
+  // Whether this is one of those environments: it cannot be brought to a step
+  // alone.
+  virtual bool StepsWithOthers() const { return false; }
 
   virtual const EnvironmentCounters& counters() const = 0;
 };
@@ -124,6 +127,9 @@ class EnvironmentWrapper : public Environment {
   GoalReward* goal_reward() override { return environment_->goal_reward(); }
   void Announce(std::span<const double> action) override {
     environment_->Announce(action);
+  }
+  bool StepsWithOthers() const override {
+    return environment_->StepsWithOthers();
   }
   const EnvironmentCounters& counters() const override {
     return environment_->counters();

@@ -27,7 +27,7 @@ std::unique_ptr<Environment> Wrapped(const TaskConfig& config, uint64_t seed,
     one = std::make_unique<SelectArrays>(std::move(one), config.observations);
   }
   one = std::make_unique<NumberCheck>(std::move(one), config.name, index);
-  if (config.action_repeat > 1) {
+  if (config.action_repeat != 1) {
     one = std::make_unique<ActionRepeat>(std::move(one), config.action_repeat,
                                          config.action_repeat_reward);
   }

@@ -208,6 +208,13 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
               .num_all_environments = environments_.size(),
               .seed = seed_,
               .keeps_state = true}) {
+  if (environments_.environment(0).StepsWithOthers()) {
+    throw ConfigError(fmt::format(
+        "task.name: {}: its make_env makes a batch, whose environments cannot "
+        "be brought back to the step of a checkpoint; lockstep wants one "
+        "environment, a fleet takes both",
+        config.task.name));
+  }
   source_.Connect(&actor_, &sinks_, &writers_, workload_.get());
   if (manifest_) source_.Restore(checkpoints_.PathOf(manifest_->step));
 }

@@ -7,6 +7,7 @@ EnvPool's own way), as the environments of a training do. Other modes are refuse
 last observation's successor, and with DISABLED the others would wait for a reset.
 """
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -84,6 +85,8 @@ class _Batch:
         # rows that have not been taken since the last step or reset
         self._is_fresh = np.zeros(self.num_envs, bool)
         self._result: tuple = ()
+        # actors.env_threads may ask for rows at the same time
+        self._lock = threading.Lock()
 
     def take(self) -> "Member":
         self.num_taken += 1
@@ -97,8 +100,21 @@ class _Batch:
         """Whether `index` has an action, or a row that it has not taken."""
         return bool(self._announced[index] or self._is_fresh[index])
 
-    def reset(self, seed: int) -> None:
-        """Starts an episode in all environments."""
+    def first_row(self, index: int, seed: int) -> tuple:
+        """row() of an episode's beginning. The batch begins it with the reset of another environment
+        or the step of all; otherwise here, with an episode in all environments."""
+        with self._lock:
+            if not self.is_under_way(index):
+                self._reset(seed)
+            return self._take_row(index)
+
+    def row(self, index: int) -> tuple:
+        """(observation, reward, terminated, truncated) of `index` in the newest step, which is made
+        unless it is."""
+        with self._lock:
+            return self._take_row(index)
+
+    def _reset(self, seed: int) -> None:
         self.is_used = True
         # EnvPool takes its seed when it is made
         seeds = {} if self._is_envpool else {"seed": seed}
@@ -108,9 +124,7 @@ class _Batch:
         zeros = np.zeros(self.num_envs)
         self._keep((result[0], zeros, zeros > 0, zeros > 0))
 
-    def row(self, index: int) -> tuple:
-        """(observation, reward, terminated, truncated) of `index` in the newest step, which is made
-        unless it is."""
+    def _take_row(self, index: int) -> tuple:
         if not self._is_fresh[index]:
             if not self._announced[:self.num_taken].all():
                 raise InvalidArgument(f"environment {index} of a batch steps, but others have no "
@@ -157,10 +171,7 @@ class Member(Face):
 
     def reset(self, seed: int) -> np.ndarray:
         """Starts an episode; returns the numbers of its first observation."""
-        # otherwise the batch begins it: with the reset of another, or with the step of all
-        if not self._batch.is_under_way(self._index):
-            self._batch.reset(seed)
-        return self._see(self._batch.row(self._index)[0])
+        return self._see(self._batch.first_row(self._index, seed)[0])
 
     def step(self, action) -> tuple[np.ndarray, float, float, bool]:
         """(numbers of the observation, reward, discount, whether the episode is over)."""

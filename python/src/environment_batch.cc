@@ -307,6 +307,11 @@ nb::object EnvironmentBatch::Reset(
     throw InvalidArgument(fmt::format("reset_mask has {} elements, want {}",
                                       mask->size(), all_ids_.size()));
   }
+  if (num_under_way() > 0) {
+    throw InvalidArgument(fmt::format(
+        "reset_mask: {} environments are under way; hint: recv() them first",
+        num_under_way()));
+  }
   if (now_ == nullptr) {
     throw InvalidArgument(
         "reset_mask: the first reset must include all environments");

@@ -131,6 +131,7 @@ class PythonEnvironment : public env::Environment {
     return has_goals_ ? &goal_reward_ : nullptr;
   }
 
+  bool StepsWithOthers() const override { return is_of_batch_; }
   void Announce(std::span<const double> action) override {
     if (!is_of_batch_) return;
     InPython(Where(), [&] {

@@ -258,6 +258,16 @@ def test_arrays_of_another_kind_are_refused(call, message):
                                       again.step(np.ones((2, 1)))[0])
 
 
+def test_a_mask_while_some_are_under_way_is_refused():
+    env = envs.make_vec("cartpole-balance", 2, seed=1)
+    env.reset()
+    env.send(np.ones((1, 1)), [0])
+    with pytest.raises(errors.InvalidArgument, match="reset_mask: 1 environments are under way"):
+        env.reset(options={"reset_mask": np.array([False, True])})
+    *_, info = env.recv()
+    np.testing.assert_array_equal(info["env_id"], [0])
+
+
 def test_copies_without_a_seed_differ():
     first, second = (envs.make_vec("cartpole-balance").reset()[0] for _ in range(2))
     assert not np.array_equal(first, second)
@@ -281,6 +291,8 @@ def test_actions_of_a_wrong_shape_or_not_finite_are_refused():
         env.step(np.array([[0.0], [np.nan]]))
     with pytest.raises(errors.InvalidArgument, match="did you mean 'cheetah-run'"):
         envs.make_vec("cheeta-run")
+    with pytest.raises(errors.InvalidArgument, match="ActionRepeat: count must be >= 1, got 0"):
+        envs.make_vec("cartpole-balance", action_repeat=0)
     with pytest.raises(errors.InvalidArgument, match="2 seeds for 3 environments"):
         envs.make_vec("cartpole-balance", 3, seed=[1, 2])
 

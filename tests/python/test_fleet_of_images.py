@@ -132,6 +132,18 @@ class Reach(gymnasium.Env):
         return self.observe(), reward, False, self.count == 10, info
 
 
+class Seen(Reach):
+    """Its goals are pictures."""
+
+    picture = gymnasium.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    observation_space = gymnasium.spaces.Dict(
+        {"observation": Reach.box, "achieved_goal": picture, "desired_goal": picture})
+
+    def observe(self):
+        goal = np.zeros((32, 32, 3), np.uint8)
+        return {"observation": self.place.copy(), "achieved_goal": goal, "desired_goal": goal}
+
+
 def make():
     return Reach()
 
@@ -176,6 +188,33 @@ def test_hindsight_without_goals_is_refused(tmp_path, settings, message):
         folder=tmp_path / "run", make_env=f"{EXAMPLE.parent / 'own_environment.py'}:Pole")
     with pytest.raises(errors.Error, match=message):
         run.wait(timeout=280)
+
+
+def lockstep(tmp_path, make, **settings):
+    """A short training of cartpole_swingup_state.yaml with the environment of a function."""
+    sets = {"task.name": "python-environment", "task.action_repeat": 1,
+            "evaluation.enabled": "false", "learner.limits.max_steps": 2,
+            "run.dir": tmp_path / "run", **settings}
+    return subprocess.run(
+        [*_process.python("replicant"), "lockstep", "--config",
+         str(_recipes.FOLDER / "cartpole_swingup_state.yaml"),
+         *(word for key, value in sets.items() for word in ("--set", f"{key}={value}"))],
+        env={**_process.environment(), "REPLICANT_MAKE_ENV": f"{write_reach(tmp_path)}:{make}"},
+        timeout=120, capture_output=True, text=True)
+
+
+def test_goals_that_are_pictures_are_refused(tmp_path):
+    ended = lockstep(tmp_path, "Seen", **{
+        "actors.hindsight.goals": 4, "task.pixels.enabled": "true", "task.pixels.state": "true",
+        "task.pixels.frame_stack": 1, "agent.networks.encoder.kind": "light"})
+    assert ended.returncode == 1
+    assert "4: 'desired_goal' of python-environment is an image; goals are numbers" in ended.stderr
+
+
+def test_lockstep_refuses_a_batch(tmp_path):
+    ended = lockstep(tmp_path, "make_batch", **{"actors.environments": 3})
+    assert ended.returncode == 1
+    assert "make_env makes a batch, whose environments cannot be brought back" in ended.stderr
 
 
 def test_a_batch_trains_as_one_actors_environments(tmp_path):

@@ -1,5 +1,8 @@
 """Batches of environments from make_env: gymnasium.vector, and EnvPool's face."""
 
+import concurrent.futures
+import time
+
 import gymnasium
 import numpy as np
 import pytest
@@ -94,6 +97,33 @@ def test_a_batch_is_as_many_environments_with_their_own_episodes(make):
     assert other._batch is not members[0]._batch
     for member in (*members, other):
         member.close()
+
+
+def test_threads_share_a_reset_and_a_step():
+    class Slow(gymnasium.vector.VectorWrapper):
+        resets, steps = 0, 0
+
+        def reset(self, **keys):
+            Slow.resets += 1
+            time.sleep(0.02)
+            return super().reset(**keys)
+
+        def step(self, actions):
+            Slow.steps += 1
+            time.sleep(0.02)
+            return super().step(actions)
+
+    def make():
+        return Slow(make_batch())
+
+    members = [_adapter.adapt(make) for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for member, numbers in zip(members, pool.map(lambda m: m.reset(1), members), strict=True):
+            np.testing.assert_array_equal(numbers, [0])
+            member.announce([0.5])
+        for member in pool.map(lambda m: (m.step([0.5]), m)[1], members):
+            np.testing.assert_array_equal(member.numbers, [1])
+    assert (Slow.resets, Slow.steps) == (1, 1)
 
 
 def test_one_environment_of_a_batch_plays_alone():
