@@ -44,7 +44,7 @@ bool CompiledStep::Ahead::IsThere() {
 }
 
 bool CompiledStep::can_read_ahead() const {
-  return accumulation_.empty() && plans_[0][0].executor->can_fill_ahead();
+  return plans_[0][0].executor->can_fill_ahead();
 }
 
 void CompiledStep::RunDevice(size_t replica, size_t device, SharedInput& input,

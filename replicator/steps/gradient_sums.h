@@ -39,7 +39,6 @@ class AccumulationInputs {
   // Takes an input of the program if it is one of these; its name may begin
   // with scopes.
   void Add(std::string_view name, MutableTensorView view);
-  bool empty() const { return is_first_.empty() && number_.empty(); }
   // Sets the index of the next run's batch in its update.
   void Set(int64_t number) const;
 

@@ -134,6 +134,7 @@ class StepPhases {
     }
     return true;
   }
+  int64_t batches_per_update() const { return batches_per_update_; }
   // Whether an update is made with this batch.
   bool IsLast(int64_t batch) const { return batch + 1 == batches_per_update_; }
   // The plan of a phase for this batch, whose values are the newest from now

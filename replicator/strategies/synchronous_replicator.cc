@@ -53,7 +53,9 @@ class SynchronousStep : public Step {
         input_(*input),
         phases_(std::move(phases)),
         hooks_(std::move(hooks)),
+        // one plan takes all batches, so that it may hold the next one
         reads_ahead_(can_read_ahead && phases_.size() == 1 &&
+                     phases_.batches_per_update() == 1 &&
                      phases_.first().can_read_ahead()),
         run_([this](size_t replica, size_t device) {
           try {

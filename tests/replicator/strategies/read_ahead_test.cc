@@ -86,6 +86,18 @@ StepOutputs AddUp(ReplicaContext& replica, const Inputs& batch) {
           .updates = {update}};
 }
 
+// w -= the mean over all replicas and batches of an update of the sum of x.
+StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  const VariableId w = g.AddVariable({.name = "w", .shape = {1}});
+  const Output before = graph::Neg(g.Read(w));
+  const Output sum = graph::ReduceSum(batch.at("x"), {.keep_dims = true});
+  const Output update = graph::SgdUpdate(
+      {w}, {}, replica.MeanGradients({sum}), g.Scalar(1.0, DType::kF32),
+      g.Scalar(1.0, DType::kF32));
+  return {.values = {{"w", before}}, .updates = {update}};
+}
+
 bool IsCleanup(const std::string& call) {
   return call == "cuMemFree" || call == "cuMemFreeHost" ||
          call == "cuModuleUnload" || call.ends_with("Destroy") ||
@@ -103,7 +115,8 @@ struct Case {
 class ReadAheadTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override { Make(/*reads_ahead=*/true); }
-  void Make(bool reads_ahead) {
+  void Make(bool reads_ahead, int accumulation_steps = 1,
+            const StepFn& step_fn = AddUp) {
     Release();
     const int replicas = GetParam().replicas;
     replicator_ = MakeReplicator(
@@ -111,6 +124,7 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
          .replicas = replicas,
          .backend = "cuda",
          .read_ahead = reads_ahead,
+         .accumulation_steps = accumulation_steps,
          .devices = GetParam().devices},
         /*seed=*/1, /*rank=*/{},
         [&](std::string_view /*name*/, const kernels::BackendOptions& options) {
@@ -120,7 +134,7 @@ class ReadAheadTest : public ::testing::TestWithParam<Case> {
     input_ = replicator_->MakeInput([&](const InputContext& context) {
       return std::make_unique<Counter>(context, &log_);
     });
-    step_ = replicator_->Build(*input_, AddUp);
+    step_ = replicator_->Build(*input_, step_fn);
   }
   // Destroys everything, which must leave the driver clean.
   void Release() {
@@ -179,6 +193,15 @@ TEST_P(ReadAheadTest, AnOptionTurnsItOff) {
   Make(/*reads_ahead=*/false);
   for (int i = 1; i < 4; ++i) EXPECT_EQ(BatchOf(*step_), i);
   EXPECT_THAT(log_.calls, ElementsAre("next", "next", "next"));
+}
+
+// Would catch a plan of earlier batches that takes each for the first.
+TEST_P(ReadAheadTest, AllBatchesOfAnUpdateCount) {
+  Make(/*reads_ahead=*/true, /*accumulation_steps=*/3, Learn);
+  for (int i = 1; i <= 7; ++i) ASSERT_EQ(step_->Run({}), NextResult::kOk);
+  // two updates by the batches 1 to 3 and 4 to 6
+  const auto rows = static_cast<float>(kRows / GetParam().replicas);
+  EXPECT_EQ(step_->value("w").Span<float>()[0], rows * (2.0F + 5.0F));
 }
 
 TEST_P(ReadAheadTest, ABatchThatIsNotThereIsAwaitedByItsStep) {
