@@ -364,8 +364,8 @@ Output AddTargetUpdate(Graph& graph, const TargetConfig& config,
 }
 
 // Of the networks that act.
-Output AverageUpdate(Graph& graph, const D4pgConfig& config,
-                     const AllNetworks& networks, Output step) {
+std::vector<Output> AverageUpdates(Graph& graph, const D4pgConfig& config,
+                                   const AllNetworks& networks, Output step) {
   return nn::AverageVariables(
       graph,
       AllNetworks::Joined(
@@ -429,8 +429,8 @@ Update BuildUpdate(nn::ReplicaContext& replica, const D4pgConfig& config,
   update.updates.push_back(
       AddTargetUpdate(graph, config.target, networks, step));
   if (config.average_decay > 0.0) {
-    update.updates.push_back(
-        AverageUpdate(graph, config, networks, step.value));
+    Append(AverageUpdates(graph, config, networks, step.value),
+           &update.updates);
   }
   if (normalizer) {
     Append(normalizer->Update(replica, batch, step.value), &update.updates);
@@ -460,8 +460,9 @@ std::vector<Output> BuildStart(Graph& graph, const D4pgConfig& config,
       graph.Scalar(1.0, graph::ScalarDType(spec.dtype)))};
   if (config.average_decay > 0.0) {
     // the mean of one value
-    updates.push_back(
-        AverageUpdate(graph, config, networks, graph.Scalar(0.0, DType::kI64)));
+    Append(
+        AverageUpdates(graph, config, networks, graph.Scalar(0.0, DType::kI64)),
+        &updates);
   }
   return updates;
 }

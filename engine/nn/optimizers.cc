@@ -97,26 +97,37 @@ Output Sgd(ReplicaContext& replica, const std::string& name,
                           GradientScale(graph, gradients, clip), options);
 }
 
-Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,
-                        Output step, double decay, CallSite site) {
+std::vector<Output> AverageVariables(Graph& graph,
+                                     const std::vector<VariableId>& variables,
+                                     Output step, double decay, CallSite site) {
   const Graph::SiteScope scope(graph, site);
   const std::vector<Output> values = ReadAll(graph, variables);
   const DType dtype = graph::ScalarDType(values.at(0).dtype());
-  std::vector<VariableId> averages;
-  {
-    // declared as by a network under this scope
-    const Graph::Scope average_scope(graph, kAverageScope);
-    for (const VariableId variable : variables) {
-      graph::VariableSpec spec = graph.variable(variable);
-      spec.initializer = {};
-      averages.push_back(graph.AddVariable(std::move(spec)));
-    }
-  }
   const Output mean_rate = graph::Div(
       graph.Scalar(1.0, dtype), graph::Add(graph::Cast(step, dtype), 1.0));
-  return graph::MovingAverageUpdate(
-      averages, values,
-      graph::Maximum(mean_rate, graph.Scalar(1.0 - decay, dtype)));
+  const Output rate =
+      graph::Maximum(mean_rate, graph.Scalar(1.0 - decay, dtype));
+  struct Part {
+    std::vector<VariableId> averages;
+    std::vector<Output> values;
+  };
+  Part trained, untrained;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    graph::VariableSpec spec = graph.variable(variables[i]);
+    spec.initializer = {};
+    Part& part = spec.is_trainable ? trained : untrained;
+    // declared as by a network under this scope
+    const Graph::Scope average_scope(graph, kAverageScope);
+    part.averages.push_back(graph.AddVariable(std::move(spec)));
+    part.values.push_back(values[i]);
+  }
+  std::vector<Output> updates;
+  for (const Part* const part : {&trained, &untrained}) {
+    if (part->averages.empty()) continue;
+    updates.push_back(
+        graph::MovingAverageUpdate(part->averages, part->values, rate));
+  }
+  return updates;
 }
 
 Output LinearSchedule(Output step, double first, double last, int64_t begin,

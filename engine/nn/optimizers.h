@@ -55,16 +55,19 @@ inline constexpr const char* kAverageScope = "average";
 
 // Moving averages of variables, for evaluations. The average of a variable is
 // the variable "average/<its name>". With t for the scalar i64
-// `step`, the number of updates so far, the returned update is
+// `step`, the number of updates so far, the returned updates are
 //
 //   rate = max(1 - decay, 1 / (t + 1))
 //   average = (1 - rate) * average + rate * variable
 //
 // the mean of all values until 1 / (1 - decay) updates, exponential from then
-// on. It takes the newest version of each variable.
-Output AverageVariables(Graph& graph, const std::vector<VariableId>& variables,
-                        Output step, double decay,
-                        CallSite site = CallSite::Here());
+// on. They take the newest version of each variable; those of variables that
+// are not trained, which replicas may each have for themselves, are an update
+// of their own.
+std::vector<Output> AverageVariables(Graph& graph,
+                                     const std::vector<VariableId>& variables,
+                                     Output step, double decay,
+                                     CallSite site = CallSite::Here());
 
 // Schedules: numbers that depend on `step` (scalar i64), as [] of `dtype`, f32
 // or f64, in the graph. In f32, steps beyond 2^24 are rounded first.

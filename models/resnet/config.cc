@@ -21,25 +21,25 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
                "weight decay of convolutions and the last layer; not applied "
                "to norms and biases");
   reader.Field("warm_up_steps", &c.warm_up_steps, {0, 1'000'000'000},
-               "steps over which the learning rate rises linearly to its "
+               "updates over which the learning rate rises linearly to its "
                "value");
   reader.Field("schedule", &c.schedule,
                {{"steps", Schedule::kSteps}, {"cosine", Schedule::kCosine}},
                "fall of the learning rate. steps: at decay_steps; cosine: half "
                "a cosine to 0 at total_steps");
   reader.Field("total_steps", &c.total_steps, {0, 1'000'000'000},
-               "steps of the schedule cosine");
+               "updates of the schedule cosine");
   reader.Field("decay_steps", &c.decay_steps, {1, 1'000'000'000}, {0, 16},
-               "ascending steps; at each the learning rate is multiplied by "
+               "ascending updates; at each the learning rate is multiplied by "
                "decay_factor");
   reader.Field("decay_factor", &c.decay_factor, {0.0, 1.0},
                "factor of the learning rate at each of decay_steps");
   if (c.schedule == Schedule::kCosine && c.total_steps == 0) {
     reader.Error("total_steps",
-                 "the schedule cosine needs the number of steps");
+                 "the schedule cosine needs the number of updates");
   }
   if (!std::ranges::is_sorted(c.decay_steps)) {
-    reader.Error("decay_steps", "want ascending steps");
+    reader.Error("decay_steps", "want ascending numbers");
   }
   return c;
 }

@@ -215,8 +215,10 @@ Update BuildUpdate(nn::ReplicaContext& replica, const ResNetConfig& config,
     update.updates.push_back(output);
   }
   if (config.average_decay > 0.0) {
-    update.updates.push_back(nn::AverageVariables(graph, variables, step.value,
-                                                  config.average_decay));
+    for (const Output& average : nn::AverageVariables(
+             graph, variables, step.value, config.average_decay)) {
+      update.updates.push_back(average);
+    }
   }
   update.updates.push_back(step.advance);
   return update;

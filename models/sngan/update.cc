@@ -73,9 +73,11 @@ Updates::Update Updates::UpdateGenerator(const Latent& fake, CallSite site) {
   AddOptimizer("generator", config_.optimizer.learning_rate, generator_step_, 1,
                &update);
   if (config_.average_decay > 0.0) {
-    update.updates.push_back(nn::AverageVariables(graph_, generator_variables_,
-                                                  generator_step_.value,
-                                                  config_.average_decay));
+    for (const Output& average :
+         nn::AverageVariables(graph_, generator_variables_,
+                              generator_step_.value, config_.average_decay)) {
+      update.updates.push_back(average);
+    }
   }
   return update;
 }

@@ -27,8 +27,10 @@ class BatchReplica : public GraphReplica {
  private:
   Output DoMeanGradient(Output gradient, CallSite site) override {
     const auto reduce = [&](Output mean) {
-      return AddAllReduce(mean, ReduceOp::kMean, rank(), site,
-                          gradient_format_);
+      // nothing of one replica travels
+      return AddAllReduce(
+          mean, ReduceOp::kMean, rank(), site,
+          num_replicas() > 1 ? gradient_format_ : GradientFormat());
     };
     return sums_.Mean(gradient, reduce, site);
   }

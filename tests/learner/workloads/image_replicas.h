@@ -76,6 +76,7 @@ inline Training ResNetTraining(DType dtype, models::NormStatistics statistics,
   model.has_zero_gamma = false;
   model.optimizer.learning_rate = 0.005;
   model.batch_norm_statistics = statistics;
+  model.average_decay = 0.9;
   model.micro_batches = micro_batches;
   return ImageTraining(
       {.batch_size = kImageBatch, .side = 16, .num_classes = 3, .seed = 5},
@@ -101,6 +102,7 @@ inline Training SnganTraining(DType dtype) {
   model.latent_size = 4;
   model.generator_channels = 3;
   model.discriminator_channels = 3;
+  model.average_decay = 0.9;
   const auto step_fn = [=](SnganNetwork network) {
     return [=](replicator::ReplicaContext& replica,
                const replicator::Inputs& inputs) {
