@@ -45,14 +45,16 @@ double MeanOfActed(const replay::Batch& batch,
 }
 
 // The frames that a learner keeps on its device. Null on the CPU, which reads
-// them where they lie, and for replicas, whose device has a part of a batch.
+// them where they lie, for replicas, whose device has a part of a batch, and for
+// several logical devices, whose plans would each copy frames.
 std::unique_ptr<ResidentFrames> MakeResidentFrames(
     const LearnerConfig& learner, const agents::LearningSpec& spec,
     replicator::Replicator& replicator) {
   const int64_t frame_bytes =
       spec.task.has_pixels ? spec.task.frame_bytes() : 0;
   if (frame_bytes == 0 || learner.frame_store.max_bytes == 0 ||
-      learner.replication.strategy != &replicator::Strategy::kSingle) {
+      learner.replication.strategy != &replicator::Strategy::kSingle ||
+      learner.replication.logical_devices > 1) {
     return nullptr;
   }
   kernels::Backend& backend = replicator.variables().backend();
