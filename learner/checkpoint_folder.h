@@ -85,8 +85,8 @@ class CheckpointFolder : public CheckpointReader {
   void Discard(int64_t step) const {
     if (!IsComplete(step)) Remove(step);
   }
-  // Makes a complete checkpoint incomplete, because a part outside the folder
-  // is damaged. Throws IoError.
+  // Makes a complete checkpoint incomplete, because a part of it is damaged.
+  // Throws IoError.
   void LeaveOut(int64_t step) const;
   // Writes the manifest; every part must be on disk. Then removes incomplete
   // checkpoints, and complete ones beyond num_kept, and logs failed removals.

@@ -73,6 +73,7 @@ Learner::Learner(const LearnerConfig& config,
       input->Restore(checkpoints_.PathOf(step_));
     }
     seconds_before_ = checkpoints_.ReadManifest(step_).seconds;
+    run_checkpointer_.ContinueFrom(step_);
     spdlog::info("continues from the checkpoint of step {}", step_);
   } else {
     workload_.Begin();

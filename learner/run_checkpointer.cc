@@ -34,10 +34,6 @@ RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
       clock_(*clock),
       disk_(disk) {}
 
-bool RunCheckpointer::IsWanted(int64_t step) const {
-  return step > 0 && !folder_.IsComplete(step);
-}
-
 void RunCheckpointer::Pause() {
   if (input_) input_->SetPaused(true);
   phase_ = Phase::kDraining;
@@ -102,6 +98,7 @@ bool RunCheckpointer::Cut(int64_t step) {
       disk_, [folder = folder_, variables,
               info = runtime::CheckpointInfo{
                   .step = step, .metadata = workload_.State()}]() mutable {
+        if (folder.IsComplete(info.step)) folder.LeaveOut(info.step);
         folder.Save(*variables, info);
       });
   phase_ = Phase::kWriting;
@@ -137,6 +134,7 @@ void RunCheckpointer::Proceed() {
   }
   if (phase_ != Phase::kCompleting || !is_written()) return;
   phase_ = Phase::kIdle;
+  saved_step_ = manifest_.step;
   completed_at_ = clock_.Now();
   num_failed_ = 0;
   spdlog::info(

@@ -41,8 +41,11 @@ class RunCheckpointer {
                   std::function<double()> seconds, Clock* clock,
                   DiskQueue* disk = nullptr);
 
-  // Begins a checkpoint, unless one is under way, the newest is of this step,
-  // or this is step 0, whose checkpoint would equal a new run.
+  // The run continues from the checkpoint of `step`. One of a later step is
+  // damaged, and is replaced when the run gets there.
+  void ContinueFrom(int64_t step) { saved_step_ = step; }
+  // Begins a checkpoint, unless one is under way, the newest of this run is of
+  // this step, or this is step 0, whose checkpoint would equal a new run.
   void Start(int64_t step);
   // Advances the checkpoint under way; called after each Step() of the
   // workload.
@@ -73,7 +76,7 @@ class RunCheckpointer {
     kCompleting,  // writing the manifest
   };
 
-  bool IsWanted(int64_t step) const;
+  bool IsWanted(int64_t step) const { return step > 0 && step != saved_step_; }
   void Pause();
   bool IsDrained() const;
   // Step 2. Returns false if the input cannot start, which is logged. Throws
@@ -100,6 +103,8 @@ class RunCheckpointer {
   DiskQueue* const disk_;
   std::future<void> writing_;  // in kWriting and kCompleting
   Phase phase_ = Phase::kIdle;
+  // of the checkpoint that the run continued from or completed last
+  int64_t saved_step_ = 0;
   Clock::TimePoint drain_until_;
   Manifest manifest_;  // of the checkpoint under way, in kSaving
   Clock::TimePoint cut_at_;

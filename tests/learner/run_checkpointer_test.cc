@@ -133,6 +133,28 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
   EXPECT_FALSE(workload_.is_paused);
 }
 
+// Would catch a run that comes to the step of a damaged checkpoint, and ends
+// without one.
+TEST_F(RunCheckpointerTest, AnEarlierProcesssOfALaterStepIsReplaced) {
+  Step(3);
+  checkpointer_.Start(workload_.step);
+  Step(3);
+  ASSERT_EQ(folder_.NewestManifest()->step, 5);
+  FakeWorkload workload;
+  workload.step = 2;
+  RunCheckpointer later(
+      &folder_, &workload, [] { return 9.5; }, &clock_);
+  later.ContinueFrom(2);
+  static_cast<void>(workload.Step({}));
+  later.Start(workload.step);
+  for (int i = 0; i < 3; ++i) {
+    static_cast<void>(workload.Step({}));
+    later.Advance(workload.step);
+  }
+  EXPECT_THAT(folder_.Steps(), ElementsAre(5));
+  EXPECT_EQ(folder_.NewestManifest()->seconds, 9.5);
+}
+
 TEST_F(RunCheckpointerTest, IsCompleteOnlyWithTheInputsPart) {
   workload_.part = replay::CheckpointState::kPending;
   Step();
