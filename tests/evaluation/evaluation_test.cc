@@ -89,8 +89,8 @@ TEST(EvaluatorTest, ACurriculumIsAtItsEnd) {
   const auto returns = [](int64_t ramp_episodes) {
     Evaluator::Options options = Cartpole();
     options.task.randomization = {{.fields = {"gravity"},
-                                   .columns = {2},
                                    .parameters = {3.0, 3.0},
+                                   .columns = {2},
                                    .ramp_episodes = ramp_episodes}};
     return MakeEvaluator(options).Run("", GoOn)->result.returns;
   };
