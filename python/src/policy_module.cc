@@ -247,9 +247,7 @@ NB_MODULE(_policy, module) {
                      return nb::tuple(shape);
                    })
       .def_prop_ro("left_out",
-                   [](const Policy& p) {
-                     return KeysLeftOut(p.config().task);
-                   })
+                   [](const Policy& p) { return KeysLeftOut(p.config().task); })
       .def_prop_ro("environment",
                    [](const Policy& p) { return EnvironmentOf(p.config()); });
 }

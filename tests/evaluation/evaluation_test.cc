@@ -137,12 +137,12 @@ TEST(EvaluatorTest, CanBeGivenUp) {
 
 // Width, height, frames per second and number of frames.
 std::string Describe(const std::filesystem::path& video) {
-  return RunCommand({.command = {"ffprobe", "-v", "error", "-count_frames",
-                                 "-show_entries",
-                                 "stream=width,height,r_frame_rate,"
-                                 "nb_read_frames",
-                                 "-of", "csv=p=0", video}},
-                    std::chrono::seconds(50))
+  constexpr const char* kEntries =
+      "stream=width,height,r_frame_rate,nb_read_frames";
+  return RunCommand(
+             {.command = {"ffprobe", "-v", "error", "-count_frames",
+                          "-show_entries", kEntries, "-of", "csv=p=0", video}},
+             std::chrono::seconds(50))
       .output;
 }
 

@@ -45,8 +45,8 @@ double MeanOfActed(const replay::Batch& batch,
 }
 
 // The frames that a learner keeps on its device. Null on the CPU, which reads
-// them where they lie, for replicas, whose device has a part of a batch, and for
-// several logical devices, whose plans would each copy frames.
+// them where they lie, for replicas, whose device has a part of a batch, and
+// for several logical devices, whose plans would each copy frames.
 std::unique_ptr<ResidentFrames> MakeResidentFrames(
     const LearnerConfig& learner, const agents::LearningSpec& spec,
     replicator::Replicator& replicator) {

@@ -92,9 +92,9 @@ StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
   const VariableId w = g.AddVariable({.name = "w", .shape = {1}});
   const Output before = graph::Neg(g.Read(w));
   const Output sum = graph::ReduceSum(batch.at("x"), {.keep_dims = true});
-  const Output update = graph::SgdUpdate(
-      {w}, {}, replica.MeanGradients({sum}), g.Scalar(1.0, DType::kF32),
-      g.Scalar(1.0, DType::kF32));
+  const Output update =
+      graph::SgdUpdate({w}, {}, replica.MeanGradients({sum}),
+                       g.Scalar(1.0, DType::kF32), g.Scalar(1.0, DType::kF32));
   return {.values = {{"w", before}}, .updates = {update}};
 }
 
