@@ -34,7 +34,7 @@ MixedSource::MixedSource(BatchSource* acted, std::unique_ptr<PriorReplay> prior,
         fmt::format("MixedSource: {} rows of prior data in a batch of {}",
                     options_.prior_rows, options_.batch_size));
   }
-  SetPaused(false);
+  MixedSource::SetPaused(false);
 }
 
 bool MixedSource::IsOffline() const {

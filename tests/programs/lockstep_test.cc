@@ -118,6 +118,12 @@ TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
 constexpr const char* kSmallEncoder =
     "agent.networks.encoder={kind: custom, channels: [4], kernels: [4], "
     "strides: [4]}";
+constexpr const char* kTwoCameras =
+    "task.pixels={enabled: true, cameras: [fixed, lookatcart], heights: "
+    "[24, 16], widths: [24, 20], state: true}";
+constexpr const char* kImitation =
+    "agent.behaviour_cloning={weight: 1, decay_start: 10, decay_updates: "
+    "15, q_filter: true}";
 
 TEST_F(LockstepTest, LearnsFromPixels) {
   const CommandResult result = RunShort(
@@ -131,9 +137,7 @@ TEST_F(LockstepTest, LearnsFromPixels) {
 TEST_F(LockstepTest, PredictsFromTwoCamerasAndTheState) {
   const CommandResult result = RunShort(
       "cameras",
-      {"task.pixels={enabled: true, cameras: [fixed, lookatcart], heights: "
-       "[24, 16], widths: [24, 20], state: true}",
-       kSmallEncoder, "agent.networks.encoder.shared_weights=true",
+      {kTwoCameras, kSmallEncoder, "agent.networks.encoder.shared_weights=true",
        "agent.random_shift=2", "learner.batch_size=8",
        "agent.networks.shared_embedding=true", "agent.representation.horizon=3",
        "replay.tables.default.window=3", "replay.tables.default.n_step=2",
@@ -171,10 +175,8 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       // episodes of 13 steps: many end in the middle of a group
       "task.action_repeat=80"};
   const std::vector<std::string> cameras = {
-      "task.pixels={enabled: true, cameras: [fixed, lookatcart], heights: [24, "
-      "16], widths: [24, 20], state: true}",
-      kSmallEncoder, "agent.random_shift=2", "learner.batch_size=8",
-      "task.action_repeat=80"};
+      kTwoCameras, kSmallEncoder, "agent.random_shift=2",
+      "learner.batch_size=8", "task.action_repeat=80"};
   const std::vector<std::string> model = {
       "task.pixels={enabled: true, height: 24, width: 24}", kSmallEncoder,
       "learner.batch_size=8", "task.action_repeat=80",
@@ -228,9 +230,7 @@ TEST_F(LockstepTest, ARunWithPriorDataIsResumedToTheBit) {
         folder,
         {"replay.prior.folder=" + (folder_.path() / "earlier/replay").string(),
          "learner.batch_shares={prior: 0.25, default: 0.75}",
-         "learner.offline_updates=15",
-         "agent.behaviour_cloning={weight: 1, decay_start: 10, decay_updates: "
-         "15, q_filter: true}",
+         "learner.offline_updates=15", kImitation,
          "learner.importance_exponent=0.4", "learner.log_interval_s=0.01",
          "learner.limits.max_steps=" + std::to_string(steps)});
   };

@@ -200,8 +200,8 @@ inline D4pgRun TrainD4pg(
     const D4pgCase& c, const replicator::ReplicationConfig& config,
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
   const Training training = D4pgTraining(c);
-  const auto replicator = replicator::MakeReplicator(
-      config, kReplicaSeed, /*place=*/{}, make_backend);
+  const auto replicator = replicator::MakeReplicator(config, kReplicaSeed,
+                                                     /*rank=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   const auto step = replicator->Build(*input, training.steps[0]);
   training.start(replicator->variables());

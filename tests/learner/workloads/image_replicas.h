@@ -44,8 +44,8 @@ inline Training ImageTraining(const SyntheticImagesOptions& images,
 inline ImageRun TrainImages(
     const Training& training, const replicator::ReplicationConfig& config,
     const kernels::BackendFactory& make_backend = kernels::MakeBackend) {
-  const auto replicator = replicator::MakeReplicator(
-      config, kReplicaSeed, /*place=*/{}, make_backend);
+  const auto replicator = replicator::MakeReplicator(config, kReplicaSeed,
+                                                     /*rank=*/{}, make_backend);
   const auto input = replicator->MakeInput(training.input);
   std::vector<std::unique_ptr<replicator::Step>> steps;
   steps.reserve(training.steps.size());
@@ -130,8 +130,8 @@ inline ImageRun TrainJointSngan(
   model.latent_size = 4;
   model.generator_channels = 3;
   model.discriminator_channels = 3;
-  const auto replicator = replicator::MakeReplicator(
-      config, kReplicaSeed, /*place=*/{}, make_backend);
+  const auto replicator = replicator::MakeReplicator(config, kReplicaSeed,
+                                                     /*rank=*/{}, make_backend);
   const auto input =
       replicator->MakeInput([&](const replicator::InputContext& context) {
         return std::make_unique<SyntheticImages>(

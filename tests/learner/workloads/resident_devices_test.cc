@@ -62,7 +62,7 @@ TEST_F(ResidentDevicesTest, AWorkloadKeepsItsFramesOnTheDevice) {
         {.learner = learner,
          .seed = kReplicaSeed,
          .replicator = replicator::MakeReplicator(
-             learner.replication, kReplicaSeed, /*place=*/{}, MakeBackends()),
+             learner.replication, kReplicaSeed, /*rank=*/{}, MakeBackends()),
          .spec = c.spec(),
          .source = &source});
     for (int i = 0; i < 9; ++i) {

@@ -232,7 +232,7 @@ inline StoredRun TrainStored(
   agent->Check(spec);
   StoredTransitions source(c);
   const auto replicator = replicator::MakeReplicator(
-      config, kReplicaSeed, /*place=*/{}, make_backend);
+      config, kReplicaSeed, /*rank=*/{}, make_backend);
   std::optional<ResidentFrames> frames;
   runtime::CompileOptions options;
   if (is_resident) {

@@ -200,8 +200,9 @@ TEST_P(ReadAheadTest, AllBatchesOfAnUpdateCount) {
   Make(/*reads_ahead=*/true, /*accumulation_steps=*/3, Learn);
   for (int i = 1; i <= 7; ++i) ASSERT_EQ(step_->Run({}), NextResult::kOk);
   // two updates by the batches 1 to 3 and 4 to 6
-  const auto rows = static_cast<float>(kRows / GetParam().replicas);
-  EXPECT_EQ(step_->value("w").Span<float>()[0], rows * (2.0F + 5.0F));
+  const int64_t rows = kRows / GetParam().replicas;
+  EXPECT_EQ(step_->value("w").Span<float>()[0],
+            static_cast<float>(rows) * (2.0F + 5.0F));
 }
 
 TEST_P(ReadAheadTest, ABatchThatIsNotThereIsAwaitedByItsStep) {
