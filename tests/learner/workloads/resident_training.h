@@ -231,8 +231,8 @@ inline StoredRun TrainStored(
   const auto agent = agents::d4pg::MakeAgent(c.agent());
   agent->Check(spec);
   StoredTransitions source(c);
-  const auto replicator = replicator::MakeReplicator(
-      config, kReplicaSeed, /*rank=*/{}, make_backend);
+  const auto replicator = replicator::MakeReplicator(config, kReplicaSeed,
+                                                     /*rank=*/{}, make_backend);
   std::optional<ResidentFrames> frames;
   runtime::CompileOptions options;
   if (is_resident) {
