@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <set>
@@ -73,29 +74,31 @@ class Counter : public InputPipeline {
   int number_ = 0;
 };
 
-// w += the sum of x over all replicas, which is the value "w" before.
-StepOutputs AddUp(ReplicaContext& replica, const Inputs& batch) {
+// w -= reduce(the sum of x). Values before: -w and -x.
+StepOutputs Subtract(ReplicaContext& replica, const Inputs& batch,
+                     const std::function<Output(Output)>& reduce) {
   Graph& g = replica.graph();
   const VariableId w = g.AddVariable({.name = "w", .shape = {1}});
   const Output before = graph::Neg(g.Read(w));
   const Output sum = graph::ReduceSum(batch.at("x"), {.keep_dims = true});
   const Output update =
-      graph::SgdUpdate({w}, {}, {replica.AllSum(sum)},
-                       g.Scalar(1.0, DType::kF32), g.Scalar(1.0, DType::kF32));
+      graph::SgdUpdate({w}, {}, {reduce(sum)}, g.Scalar(1.0, DType::kF32),
+                       g.Scalar(1.0, DType::kF32));
   return {.values = {{"w", before}, {"x", graph::Neg(sum)}},
           .updates = {update}};
 }
 
-// w -= the mean over all replicas and batches of an update of the sum of x.
+// By the sum over all replicas.
+StepOutputs AddUp(ReplicaContext& replica, const Inputs& batch) {
+  return Subtract(replica, batch,
+                  [&](Output sum) { return replica.AllSum(sum); });
+}
+
+// By the mean over all replicas and all batches of an update.
 StepOutputs Learn(ReplicaContext& replica, const Inputs& batch) {
-  Graph& g = replica.graph();
-  const VariableId w = g.AddVariable({.name = "w", .shape = {1}});
-  const Output before = graph::Neg(g.Read(w));
-  const Output sum = graph::ReduceSum(batch.at("x"), {.keep_dims = true});
-  const Output update =
-      graph::SgdUpdate({w}, {}, replica.MeanGradients({sum}),
-                       g.Scalar(1.0, DType::kF32), g.Scalar(1.0, DType::kF32));
-  return {.values = {{"w", before}}, .updates = {update}};
+  return Subtract(replica, batch, [&](Output sum) {
+    return replica.MeanGradients({sum}).at(0);
+  });
 }
 
 bool IsCleanup(const std::string& call) {
