@@ -119,13 +119,16 @@ void EnvironmentBatch::MakeEnvironments(const Seeds& seeds) {
   if (count >= 16) malloc_trim(0);
 }
 
+void EnvironmentBatch::CheckNoneIsUnderWay(const char* call) const {
+  if (num_under_way() == 0) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} environments are under way; hint: recv() them first",
+                  call, num_under_way()));
+}
+
 void EnvironmentBatch::Seed(const Seeds& seeds) {
   CheckProcess();
-  if (num_under_way() > 0) {
-    throw InvalidArgument(fmt::format(
-        "reset: {} environments are under way; hint: recv() them first",
-        num_under_way()));
-  }
+  CheckNoneIsUnderWay("reset");
   MakeEnvironments(seeds);
 }
 
@@ -307,11 +310,7 @@ nb::object EnvironmentBatch::Reset(
     throw InvalidArgument(fmt::format("reset_mask has {} elements, want {}",
                                       mask->size(), all_ids_.size()));
   }
-  if (num_under_way() > 0) {
-    throw InvalidArgument(fmt::format(
-        "reset_mask: {} environments are under way; hint: recv() them first",
-        num_under_way()));
-  }
+  CheckNoneIsUnderWay("reset_mask");
   if (now_ == nullptr) {
     throw InvalidArgument(
         "reset_mask: the first reset must include all environments");
@@ -458,11 +457,7 @@ nb::object EnvironmentBatch::Render(int id, const env::CameraOptions& camera) {
     throw InvalidArgument(
         fmt::format("render: environment {} is outside [0, {})", id, size()));
   }
-  if (num_under_way() > 0) {
-    throw InvalidArgument(fmt::format(
-        "render: {} environments are under way; hint: recv() them first",
-        num_under_way()));
-  }
+  CheckNoneIsUnderWay("render");
   const std::string key =
       fmt::format("{} {} {} {}", camera.camera, camera.height, camera.width,
                   env::ToString(camera.renderer.kind));

@@ -151,6 +151,8 @@ class EnvironmentBatch {
   // end; returns the info with their last observations.
   nanobind::dict StartEpisodes();
   void CheckProcess() const;
+  // Throws InvalidArgument, with the name of the call.
+  void CheckNoneIsUnderWay(const char* call) const;
   std::span<const double> CheckActions(const Actions& actions,
                                        size_t rows) const;
 
