@@ -18,7 +18,7 @@ namespace replicant::agents::d4pg {
 //
 // Inputs are raw: the graph normalizes them if the configuration wants it.
 // Variables have the names of the learner's, with average_decay of its
-// averages. Unless averages explore there are those of both: actors
+// averages. Unless averages explore it declares the variables of both: actors
 // of a training act by the current networks, others by the averages. Throws
 // what CheckSpec() and ObservationNormalizer::Check() throw.
 Output BuildPolicy(Graph& graph, const D4pgConfig& config,

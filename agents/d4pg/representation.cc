@@ -263,8 +263,8 @@ RepresentationLossResult RepresentationLoss(nn::ReplicaContext& replica,
           graph::Mul(losses[p], StepOf(parts[p].counts, i)));
     }
   }
-  // a batch has at least one step. Of all replicas, so that the mean of their
-  // parts is that of all steps
+  // a batch has at least one step. The mean over all replicas, so that the mean
+  // of their parts is the mean over all steps
   const Output num_steps =
       replica.AllReduce(graph::ReduceSum(window.mask), ReduceOp::kMean);
   const auto batch = static_cast<double>(inputs.z_s.shape()[0]);

@@ -43,8 +43,8 @@ class AgentWorkload : public Workload {
     return replicator_->variables();
   }
   // The agent's losses and scalars; the means over the batch of its values, of
-  // the reward and of the priority; without prior data those of the draws of an
-  // item ("times_sampled") and of its age ("sample_age", items that all
+  // the reward and of the priority; the means, without prior data, of the draws
+  // of an item ("times_sampled") and of its age ("sample_age", items that all
   // services inserted since); and the source's figures.
   std::vector<std::pair<std::string, double>> Scalars() const override;
   // The priority and the agent's values.

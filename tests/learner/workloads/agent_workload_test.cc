@@ -241,7 +241,7 @@ TEST(AgentWorkloadTest, GivesRatesNormsAndAges) {
   EXPECT_NEAR(ScalarOf(workload, "critic_learning_rate"), 3e-3, 1e-9);
   EXPECT_GT(ScalarOf(workload, "critic_gradient_norm"), 0.0);
   EXPECT_EQ(ScalarOf(workload, "sample_age"), 0.0);
-  // ages of items of either of two services; those of prior data do not count
+  // two services; rows of prior data do not count
   AgentWorkload aged = MakeWorkload(options, &bandit);
   bandit.ages.assign(kBatch, 6);
   bandit.ages[0] = 6 + kBatch - 1;

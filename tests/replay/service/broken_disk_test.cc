@@ -75,8 +75,8 @@ class BrokenDiskTest : public ::testing::Test {
       EXPECT_EQ(reader.Checkpoint(id, Soon()), CheckpointState::kSaved);
     });
   }
-  // The log, once it has `text`: that of FullDisk() is written by a process of
-  // its own, which may be later than the service's end.
+  // The log, once it has `text`. FullDisk() pipes it through another process,
+  // which may end after the service.
   std::string LogWith(const std::string& text) {
     const Clock::TimePoint give_up = Soon();
     while (service_.log().find(text) == std::string::npos &&
