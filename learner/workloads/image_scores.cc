@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "learner/data/epoch_order.h"
 #include "learner/scores/inception_score.h"
 
 namespace replicant::learner {
@@ -14,9 +13,6 @@ namespace {
 
 // As in the papers.
 constexpr int64_t kNumSplits = 10;
-// Images that are read before their features are computed: few, since a run
-// that stops waits for these.
-constexpr size_t kNumAtOnce = 64;
 // Draws the images of the source: the same in all runs, so that their scores
 // compare.
 constexpr uint64_t kSubsetSeed = 0;
@@ -28,26 +24,26 @@ ImageScores::ImageScores(std::unique_ptr<FeatureExtractor> extractor,
                          const Options& options)
     : extractor_(std::move(extractor)),
       source_(std::move(source)),
-      options_(options) {
+      options_(options),
+      order_({source_->size()}, kSubsetSeed) {
   options_.num_images = std::min(options_.num_images, source_->size());
+  if (extractor_) moments_.emplace(extractor_->feature_size());
 }
 
-bool ImageScores::ReadSource(const std::function<bool()>& should_stop) {
+bool ImageScores::ReadSource(size_t num_labels,
+                             const std::function<bool()>& should_stop) {
   const auto reader = source_->MakeReader();
   const auto image_bytes =
       static_cast<size_t>(options_.side * options_.side * 3);
-  FeatureMoments moments(extractor_->feature_size());
-  // files are often in the order of their classes: one permutation of all
-  // gives the subset, and each split of the Inception Score, every class
-  data::EpochOrder order({source_->size()}, kSubsetSeed);
-  std::vector<int32_t> labels;
   std::vector<uint8_t> rgb;
-  for (int64_t i = 0; i < options_.num_images; ++i) {
-    if (should_stop()) return false;
-    const int64_t index = order.At(i);
+  bool stops = false;
+  while (labels_.size() < num_labels && num_read_ < options_.num_images) {
+    stops = should_stop();
+    if (stops) break;
+    const int64_t index = order_.At(num_read_++);
     rgb.resize(rgb.size() + image_bytes);
     try {
-      labels.push_back(reader->Read(
+      labels_.push_back(reader->Read(
           index,
           data::View(
               options_.augmentation,
@@ -57,33 +53,31 @@ bool ImageScores::ReadSource(const std::function<bool()>& should_stop) {
       spdlog::warn("left out of the evaluation: {}", e.what());
       rgb.resize(rgb.size() - image_bytes);
     }
-    if (rgb.size() < kNumAtOnce * image_bytes && i + 1 < options_.num_images) {
-      continue;
-    }
+  }
+  if (!rgb.empty()) {
     ImageFeatures features;
     extractor_->Extract(rgb, options_.side, &features);
-    moments.Add(features.features);
-    rgb.clear();
+    moments_->Add(features.features);
   }
-  if (moments.count() < 2) {
+  if (num_read_ == options_.num_images && moments_->count() < 2) {
     throw IoError(fmt::format(
         "the evaluation needs two images or more; {} of {} can be read",
-        moments.count(), options_.num_images));
+        moments_->count(), options_.num_images));
   }
-  labels_ = std::move(labels);
-  moments_ = std::move(moments);
-  return true;
+  return !stops;
 }
 
 std::vector<std::pair<std::string, double>> ImageScores::Score(
     int64_t batch_size, const Generate& generate,
     const std::function<bool()>& should_stop) {
-  bool stops = extractor_ && !moments_ && !ReadSource(should_stop);
   ImageFeatures features;
   for (int64_t i = 0; i < options_.num_images; i += batch_size) {
     std::vector<int32_t> labels(
         static_cast<size_t>(std::min(batch_size, options_.num_images - i)));
-    stops = stops || should_stop();
+    const bool stops =
+        (extractor_ &&
+         !ReadSource(static_cast<size_t>(i) + labels.size(), should_stop)) ||
+        should_stop();
     if (stops) labels.clear();
     for (size_t k = 0; extractor_ && k < labels.size(); ++k) {
       labels[k] = labels_[(static_cast<size_t>(i) + k) % labels_.size()];

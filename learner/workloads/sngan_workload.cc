@@ -38,15 +38,20 @@ void FillNormal(uint64_t seed, const std::string& stream, std::span<float> z) {
   for (float& value : z) value = static_cast<float>(random.Normal());
 }
 
-// Gives every replica the same latent vectors, by a function that fills z
-// [size, latent_size] and the labels [size].
+// Gives every replica of a group the same latent vectors, by a function that
+// fills z [size, latent_size] and the labels [size].
 class LatentInput : public replicator::InputPipeline {
  public:
   // Returns false at the end.
   using Fill = std::function<bool(std::span<float>, std::span<int32_t>)>;
+  // The group whose turn it is; empty for the first that asks.
+  using Turn = std::shared_ptr<std::optional<int>>;
 
-  LatentInput(int64_t size, int64_t latent_size, int64_t num_classes, Fill fill)
+  LatentInput(int64_t size, int64_t latent_size, int64_t num_classes, Fill fill,
+              int group, Turn turn)
       : fill_(std::move(fill)),
+        group_(group),
+        turn_(std::move(turn)),
         specs_({{.name = "z",
                  .dtype = DType::kF32,
                  .shape = Shape({size, latent_size})},
@@ -60,6 +65,8 @@ class LatentInput : public replicator::InputPipeline {
   }
   NextResult Next(Clock::TimePoint /*deadline*/,
                   std::span<const MutableTensorView> batch) override {
+    if (turn_->value_or(group_) != group_) return NextResult::kEnd;
+    *turn_ = group_;
     return fill_(batch[0].Span<float>(), batch[1].Span<int32_t>())
                ? NextResult::kOk
                : NextResult::kEnd;
@@ -67,6 +74,8 @@ class LatentInput : public replicator::InputPipeline {
 
  private:
   const Fill fill_;
+  const int group_;
+  const Turn turn_;
   const std::vector<replicator::InputSpec> specs_;
 };
 
@@ -121,9 +130,10 @@ SnganWorkload::Sampler SnganWorkload::BuildSampler(
     std::function<bool(std::span<float>, std::span<int32_t>)> fill) {
   Sampler sampler;
   sampler.input = replicator().MakeInput(
-      [&](const replicator::InputContext&) {
+      [&](const replicator::InputContext& context) {
         return std::make_unique<LatentInput>(size, config.latent_size,
-                                             config.num_classes, fill);
+                                             config.num_classes, fill,
+                                             context.group_id, sampler.turn);
       },
       replicator::InputMode::kPerReplica);
   sampler.step = replicator().Build(
@@ -140,6 +150,7 @@ SnganWorkload::Sampler SnganWorkload::BuildSampler(
 }
 
 std::vector<uint8_t> SnganWorkload::Sampler::Run() const {
+  turn->reset();
   NextResult result = NextResult::kTimeout;
   while (result == NextResult::kTimeout) {
     result = step->Run(Clock::Real().Now() + std::chrono::seconds(1));
@@ -247,12 +258,17 @@ std::vector<Picture> SnganWorkload::TakePictures() {
 NextResult SnganWorkload::Step(Clock::TimePoint deadline) {
   const NextResult aligned = AlignInputs(deadline);
   if (aligned != NextResult::kOk) return aligned;
-  if (joint_step_) return RunJointStep(deadline);
+  const int64_t num_batches_before = num_batches();
+  if (joint_step_) {
+    const NextResult result = RunJointStep(deadline);
+    if (result == NextResult::kOk) MakeWhatIsDue(num_batches_before);
+    return result;
+  }
   const bool is_generator = cycle_position_ >= generator_begin_;
   const NextResult result = RunStep(is_generator, deadline);
   if (result == NextResult::kOk) {
     cycle_position_ = (cycle_position_ + 1) % cycle_length_;
-    MakeWhatIsDue();
+    MakeWhatIsDue(num_batches_before);
   } else if (replicator().HasResults()) {
     // the input is paused, and steps of the other network are under way
     return RunStep(!is_generator, deadline);
@@ -285,18 +301,18 @@ NextResult SnganWorkload::RunJointStep(Clock::TimePoint deadline) {
   if (generator_loss_ || cycle_position_ == 0) {
     generator_loss_ = joint_step_->value("generator_loss").Span<float>()[0];
   }
-  MakeWhatIsDue();
   return result;
 }
 
-void SnganWorkload::MakeWhatIsDue() {
-  // all processes have taken as many batches
-  if (sample_interval_ > 0 && num_batches() % sample_interval_ == 0) {
-    DrawGrid();
-  }
-  if (evaluation_interval_ > 0 && num_batches() % evaluation_interval_ == 0) {
-    Evaluate();
-  }
+void SnganWorkload::MakeWhatIsDue(int64_t num_batches_before) {
+  // all processes of a group have taken as many batches; with several groups a
+  // step may pass a multiple of the interval
+  const auto is_due = [&](int64_t interval) {
+    return interval > 0 &&
+           num_batches() / interval > num_batches_before / interval;
+  };
+  if (is_due(sample_interval_)) DrawGrid();
+  if (is_due(evaluation_interval_)) Evaluate();
 }
 
 std::vector<std::pair<std::string, double>> SnganWorkload::Scalars() const {

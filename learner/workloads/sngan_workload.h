@@ -61,6 +61,10 @@ class SnganWorkload : public ImageWorkload {
   struct Sampler {
     std::unique_ptr<replicator::Input> input;
     std::unique_ptr<replicator::Step> step;
+    // the group that makes the images of a Run(), the first that asks for its
+    // latent vectors: those of another would come with the next Run()
+    std::shared_ptr<std::optional<int>> turn =
+        std::make_shared<std::optional<int>>();
 
     // Returns u8 [size, side, side, 3]; nothing without more latent vectors and
     // at the end of the training.
@@ -78,8 +82,9 @@ class SnganWorkload : public ImageWorkload {
   // Runs a step of this kind, regardless of the position in the cycle.
   NextResult RunStep(bool is_generator, Clock::TimePoint deadline);
   NextResult RunJointStep(Clock::TimePoint deadline);
-  // Pictures and evaluations that are due after a step.
-  void MakeWhatIsDue();
+  // Pictures and evaluations that are due after a step; the run had taken
+  // `num_batches_before` batches when it began.
+  void MakeWhatIsDue(int64_t num_batches_before);
 
   const models::sngan::SnganConfig config_;
   // a cycle has the steps of the discriminator's updates, then the steps of one

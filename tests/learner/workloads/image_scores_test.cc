@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -364,33 +365,64 @@ TEST_F(ImageScoresTest, GivesUpReadingTheSourceWhereTheRunStops) {
   EXPECT_NEAR(scores.Score(7, Copies(0)).at(0).second, 0.0, 1e-4);
 }
 
-TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
-  models::sngan::SnganConfig config;
-  config.num_classes = 2;
-  config.generator_channels = config.discriminator_channels = 4;
-  config.average_decay = 0.9;
-  config.evaluation_features = files_.weights();
-  config.num_evaluation_images = 70;
-  config.evaluation_interval_steps = 2;
-  const data::ImageInput images{.config = {}, .open = [](data::Split split) {
-                                  return split == data::Split::kTrain
-                                             ? std::make_shared<NoiseSource>(
-                                                   100, -1)
-                                             : nullptr;
-                                }};
+// Processes without the extractor wait in their first call: would catch that
+// they wait until all images are read.
+TEST_F(ImageScoresTest, ReadsTheSourceBetweenTheCalls) {
+  ImageScores scores = Make(30, /*unreadable=*/3);
+  int num_questions = 0;
+  std::vector<int> asked;
+  const auto generate = [&](int64_t /*first*/,
+                            std::span<const int32_t> labels) {
+    asked.push_back(std::exchange(num_questions, 0));
+    return Noise(static_cast<int64_t>(labels.size()), 8, /*seed=*/1);
+  };
+  const auto count = [&] { return ++num_questions < 0; };
+  EXPECT_FALSE(scores.Score(7, generate, count).empty());
+  // one before each image of the source, 30 in all, and one before each call
+  EXPECT_EQ(std::accumulate(asked.begin(), asked.end(), 0), 30 + 5);
+  for (const int number : asked) EXPECT_LE(number, 7 + 2);
+}
+
+// An SN-GAN that is evaluated.
+class SnganEvaluationTest : public ImageScoresTest {
+ protected:
+  SnganEvaluationTest() {
+    config_.num_classes = 2;
+    config_.generator_channels = config_.discriminator_channels = 4;
+    config_.average_decay = 0.9;
+    config_.evaluation_features = files_.weights();
+    config_.num_evaluation_images = 70;
+    config_.evaluation_interval_steps = 2;
+  }
+  SnganWorkload Make(const replicator::Strategy& strategy, int replicas,
+                     int accumulation_steps = 1) const {
+    return {
+        config_,
+        /*batch_size=*/4,
+        graph::Precision::kF32,
+        /*seed=*/1,
+        replicator::MakeReplicator({.strategy = &strategy,
+                                    .replicas = replicas,
+                                    .backend = "cpu",
+                                    .accumulation_steps = accumulation_steps},
+                                   /*seed=*/1),
+        {.config = {}, .open = [](data::Split split) {
+           return split == data::Split::kTrain
+                      ? std::make_shared<NoiseSource>(100, -1)
+                      : nullptr;
+         }}};
+  }
+
+  models::sngan::SnganConfig config_;
+};
+
+TEST_F(SnganEvaluationTest, ComesByItsInterval) {
   std::map<std::string, double> last;
   for (const auto& [replicas, accumulation_steps] :
        {std::pair{1, 2}, std::pair{1, 1}, std::pair{2, 1}}) {
-    SnganWorkload workload(
-        config, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/1,
-        replicator::MakeReplicator(
-            {.strategy = replicas > 1 ? &replicator::Strategy::kInGraph
-                                      : &replicator::Strategy::kSingle,
-             .replicas = replicas,
-             .backend = "cpu",
-             .accumulation_steps = accumulation_steps},
-            /*seed=*/1),
-        images);
+    SnganWorkload workload = Make(replicas > 1 ? replicator::Strategy::kInGraph
+                                               : replicator::Strategy::kSingle,
+                                  replicas, accumulation_steps);
     int num_calls = 0;
     workload.SetShouldStop([&] { return ++num_calls >= 2; });
     EXPECT_TRUE(workload.Evaluate().empty());
@@ -416,6 +448,30 @@ TEST_F(ImageScoresTest, SnganEvaluatesByItsInterval) {
     }
     last = scalars;
   }
+}
+
+// Replicas that do not wait for each other: would catch that each of them makes
+// the images of a batch, and the next batch is the first one again.
+TEST_F(SnganEvaluationTest, HasEachImageOnceWithHogwild) {
+  config_.evaluation_interval_steps = 0;
+  const auto expected = Make(replicator::Strategy::kSingle, 1).Evaluate();
+  ASSERT_EQ(expected.size(), 3U);
+  SnganWorkload hogwild = Make(replicator::Strategy::kHogwild, 3);
+  EXPECT_EQ(hogwild.Evaluate(), expected);
+  EXPECT_EQ(hogwild.Evaluate(), expected);
+  hogwild.input()->SetPaused(true);
+  EXPECT_TRUE(hogwild.input()->IsDrained());
+}
+
+// Would catch an interval that is looked for only where a step ends at its
+// multiple: three replicas take several batches in a step.
+TEST_F(SnganEvaluationTest, IsNotMissedByHogwild) {
+  config_.evaluation_interval_steps = 5;
+  SnganWorkload workload = Make(replicator::Strategy::kHogwild, 3);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  }
+  EXPECT_GT(workload.Scalars().size(), 2U);
 }
 
 }  // namespace
