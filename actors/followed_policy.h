@@ -24,6 +24,10 @@ class FollowedPolicy {
   // Throws what ParameterClient::Poll() and PolicyRunner::SetParameters()
   // throw.
   void Poll(Clock::Duration timeout);
+  // Receives parameters for the next Poll(). Call it often where the policy
+  // stays the same for long, such as in an evaluation
+  // (ParameterClient::Receive()).
+  void Receive() { client_.Receive(Clock::Duration(0)); }
   // The learner's step of the parameters; empty before the first ones.
   std::optional<uint64_t> version() const { return version_; }
   // Agent steps of all actors that the learner had counted at that step.

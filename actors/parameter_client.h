@@ -28,10 +28,15 @@ class ParameterClient {
   // Returns the newest value unless it was returned before. Waits for a new one
   // until `timeout`. Throws CommError if the learner refuses the key.
   std::optional<Parameters> Poll(Clock::Duration timeout);
+  // Takes what has come, for the next Poll(), and waits for a new value until
+  // `timeout`. For a caller that does not poll for longer than a few values
+  // take: those behind them are dropped on the way. Throws as Poll().
+  void Receive(Clock::Duration timeout);
 
  private:
   rpc::ZmqContext context_;
   rpc::Subscriber subscriber_;
+  bool has_new_ = false;  // a value that Poll() has not returned
 };
 
 }  // namespace replicant::actors

@@ -338,11 +338,6 @@ void ZmqSocket::Subscribe(std::string_view prefix) {
   SetOption(ZMQ_SUBSCRIBE, std::string(prefix));
 }
 
-void ZmqSocket::Unsubscribe(std::string_view prefix) {
-  CheckThread();
-  SetOption(ZMQ_UNSUBSCRIBE, std::string(prefix));
-}
-
 PollResult ZmqSocket::WaitFor(short events, Clock::TimePoint deadline) {
   zmq_pollitem_t item{handle_, 0, events, 0};
   return PollUntil({&item, 1}, deadline);

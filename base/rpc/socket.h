@@ -149,9 +149,8 @@ class ZmqSocket {
   // Ends the connection of Connect(), dropping what is queued for it.
   void Disconnect(const std::string& endpoint);
 
-  // SUB: begins or ends the subscription to messages that begin with `prefix`.
+  // SUB: begins the subscription to messages that begin with `prefix`.
   void Subscribe(std::string_view prefix);
-  void Unsubscribe(std::string_view prefix);
 
   // Sends all parts as one message. kOk leaves `message` empty. For a ROUTER
   // the first part is the address, and a timeout other than 0 is not allowed

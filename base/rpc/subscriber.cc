@@ -39,12 +39,6 @@ void Subscriber::Subscribe(std::string_view topic) {
   socket_.Subscribe(std::string(topic) + kTopicEnd);
 }
 
-void Subscriber::Refresh(std::string_view topic) {
-  // a repeated subscription is not passed on, one after an end is
-  socket_.Unsubscribe(std::string(topic) + kTopicEnd);
-  Subscribe(topic);
-}
-
 ReceiveResult Subscriber::Process(Clock::Duration timeout) {
   const Clock::TimePoint end = Clock::Real().Now() + timeout;
   HandleConnectionEvents();

@@ -51,9 +51,6 @@ class Subscriber {
   // Once. As ZmqSocket::Connect().
   void Connect(const std::string& endpoint);
   void Subscribe(std::string_view topic);
-  // Subscribes again, which makes the publisher send its newest value. Use it
-  // when a value looks too old: a newer one may have been dropped on the way.
-  void Refresh(std::string_view topic);
 
   // Takes the messages that have come and waits up to `timeout` for a newer
   // value. Returns kOk if some topic has a newer value than before the call.

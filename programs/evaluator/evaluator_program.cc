@@ -129,8 +129,10 @@ class Follower {
     const int64_t frames = NumFrames();
     std::optional<Evaluator::Trial> trial;
     try {
-      trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "",
-                             [this] { return IsOver(); });
+      trial = evaluator_.Run(has_film ? VideoFile(folder_, step) : "", [this] {
+        followed_.Receive();
+        return IsOver();
+      });
     } catch (const InvalidArgument& error) {
       // a bad number of the environment; another policy may not meet it
       spdlog::warn("step {}: no evaluation: {}", step, error.what());
