@@ -232,6 +232,17 @@ nb::object EnvironmentBatch::ObservationOf(const ResultArrays& arrays) const {
   return all;
 }
 
+nb::object EnvironmentBatch::CopyObservation(int id) const {
+  const auto row = [&](const nb::object& array) {
+    return nb::object(array[nb::int_(id)]).attr("copy")();
+  };
+  const nb::object all = ObservationOf(*now_);
+  if (!nb::isinstance<nb::dict>(all)) return row(all);
+  nb::dict rows;
+  for (const auto& [name, array] : now_->observations) rows[name] = row(array);
+  return rows;
+}
+
 void EnvironmentBatch::FillResults(ResultArrays& arrays,
                                    const std::vector<int>& ids) {
   for (size_t row = 0; row < ids.size(); ++row) {
@@ -363,14 +374,16 @@ nb::dict EnvironmentBatch::StartEpisodes() {
     if (steps_[static_cast<size_t>(id)].IsLast()) ids.push_back(id);
   }
   if (ids.empty()) return info;
-  ResultArrays& last = TakeArrays(now_);
+  // as Gymnasium's: an object for each environment
+  const nb::object last =
+      numpy_.attr("full")(size(), nb::none(), nb::arg("dtype") = "object");
   const nb::object is_last =
       numpy_.attr("zeros")(nb::make_tuple(size()), "bool");
   for (const int id : ids) {
-    CopyRow(*now_, id, last, id);
+    last[nb::int_(id)] = CopyObservation(id);
     ElementsOf<bool>(is_last)[static_cast<size_t>(id)] = true;
   }
-  info["final_obs"] = ObservationOf(last);
+  info["final_obs"] = last;
   info["_final_obs"] = is_last;
   {
     GilRelease release;

@@ -138,6 +138,8 @@ class EnvironmentBatch {
   ResultArrays& TakeArrays(const ResultArrays* keep = nullptr);
   env::BatchBuffer BufferOf(ResultArrays& arrays);
   nanobind::object ObservationOf(const ResultArrays& arrays) const;
+  // A copy of the newest observation of environment `id`.
+  nanobind::object CopyObservation(int id) const;
   // Fills rewards, flags and step types from steps_ for rows [0, count).
   void FillResults(ResultArrays& arrays, const std::vector<int>& ids);
   // Makes `arrays` the results of all environments, of a call that has ended.

@@ -126,11 +126,35 @@ def test_same_step_autoreset_gives_the_last_observation_apart():
         assert info == {}
     last, reward, _, truncated, _ = next_step.step(np.ones((2, 1)))
     start, same_reward, _, same_truncated, info = same_step.step(np.ones((2, 1)))
-    np.testing.assert_array_equal(info["final_obs"], last)
+    assert info["final_obs"].dtype == object
+    np.testing.assert_array_equal(np.stack(info["final_obs"]), last)
     np.testing.assert_array_equal(info["_final_obs"], [True, True])
     np.testing.assert_array_equal(same_reward, reward)
     np.testing.assert_array_equal(same_truncated, truncated)
     np.testing.assert_array_equal(start, first)  # its start is the default pose
+
+
+def test_last_observations_are_an_object_of_each_environment_that_ended():
+    options = {"flatten": False, "autoreset_mode": AutoresetMode.SAME_STEP}
+    env = envs.make_vec(own_task(), 3, **options)
+    env.reset()
+    for _ in range(10):
+        env.step(np.ones((3, 1)))
+    env.reset(options={"reset_mask": np.array([False, True, False])})
+    for _ in range(10):
+        observation, *_, info = env.step(np.ones((3, 1)))
+    np.testing.assert_array_equal(info["_final_obs"], [True, False, True])
+    assert info["final_obs"][1] is None
+    last = info["final_obs"][2]
+    assert last.keys() == observation.keys()
+    for name, start in observation.items():
+        assert last[name].shape == start[2].shape
+        assert not np.array_equal(last[name], start[2])
+    kept = {name: array.copy() for name, array in last.items()}
+    for _ in range(5):
+        env.step(np.ones((3, 1)))
+    for name, array in kept.items():
+        np.testing.assert_array_equal(last[name], array)
 
 
 def test_disabled_autoreset_wants_a_reset_by_mask():
