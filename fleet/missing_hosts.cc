@@ -26,7 +26,7 @@ std::optional<std::string> MissingHosts::Update(
   if (missing_.empty()) return std::nullopt;
   std::erase_if(missing_, [&](const Host& host) {
     return std::ranges::any_of(joined, [&](const std::string& name) {
-      return name.ends_with(host.name_end);
+      return host.is_end ? name.ends_with(host.name) : name == host.name;
     });
   });
   if (missing_.empty()) {

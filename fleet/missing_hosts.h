@@ -15,8 +15,9 @@ class MissingHosts {
  public:
   struct Host {
     std::string label;  // for people: "array task 3"
-    // End of the host's name when it joins: "_3" of "n5.1042_3".
-    std::string name_end;
+    // The host's name when it joins, or the end of it: "_3" of "n5.1042_3".
+    std::string name;
+    bool is_end = false;
   };
 
   // `endpoint` is the address that the hosts were given.

@@ -217,18 +217,20 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
     hosts.pool.idle_timeout = FromSeconds(config.cluster.slurm.idle_task_s);
     for (int64_t i = 0; i < num_tasks; ++i) {
       hosts.expected.push_back({.label = fmt::format("array task {}", i),
-                                .name_end = fmt::format("_{}", i)});
+                                .name = fmt::format("_{}", i),
+                                .is_end = true});
     }
     for (const fleet::RoleId& id : RemoteRoles(config)) {
       if (id.role == "actor") continue;
       hosts.expected.push_back({.label = "the job of " + id.ToString(),
-                                .name_end = "." + id.ToString()});
+                                .name = "." + id.ToString(),
+                                .is_end = true});
     }
   }
   if (config.cluster.backend == fleet::ClusterBackend::kSsh) {
     hosts.launched = LaunchedAgents(config, commands);
     for (const fleet::HostLauncher::Host& host : hosts.launched) {
-      hosts.expected.push_back({.label = host.name, .name_end = host.name});
+      hosts.expected.push_back({.label = host.name, .name = host.name});
     }
   }
   return hosts;

@@ -14,8 +14,9 @@ std::vector<MissingHosts::Host> Tasks(int count) {
   std::vector<MissingHosts::Host> tasks;
   tasks.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    tasks.push_back(
-        {"array task " + std::to_string(i), "_" + std::to_string(i)});
+    tasks.push_back({.label = "array task " + std::to_string(i),
+                     .name = "_" + std::to_string(i),
+                     .is_end = true});
   }
   return tasks;
 }
@@ -34,6 +35,14 @@ TEST(MissingHostsTest, NamesThoseThatHaveNotJoinedUntilAllHave) {
   EXPECT_EQ(missing.Update({"n2.7_0"}, kStart + seconds(76)),
             "all 3 hosts have joined");
   EXPECT_EQ(missing.Update({}, kStart + seconds(500)), std::nullopt);
+}
+
+TEST(MissingHostsTest, AWholeNameIsNotTheEndOfAnother) {
+  MissingHosts missing({{.label = "n1", .name = "n1"}}, kEndpoint, kStart);
+  EXPECT_EQ(missing.Update({"bign1"}, kStart + seconds(15)),
+            "1 of 1 hosts have not joined at tcp://10.0.0.2:7100 yet: n1");
+  EXPECT_EQ(missing.Update({"bign1", "n1"}, kStart + seconds(16)),
+            "all 1 hosts have joined");
 }
 
 TEST(MissingHostsTest, SaysNothingOfHostsThatComeSoon) {
