@@ -112,6 +112,23 @@ bool RunCopy::Finish(Clock::Duration patience) {
 }
 
 bool FetchRun(const std::string& command, const std::filesystem::path& run) {
+  // not in the folder, which the command may replace
+  const std::filesystem::path folder_path =
+      run.has_filename() ? run : run.parent_path();
+  const std::filesystem::path marker = folder_path.string() + ".fetching";
+  if (RunFolder::StatusOf(run).has_value() &&
+      !std::filesystem::exists(marker)) {
+    return true;
+  }
+  try {
+    MakeFolders(marker.parent_path());
+    AtomicWriteFile(marker, "fleet.fetch_command has not brought all of it\n");
+  } catch (const IoError& error) {
+    spdlog::warn(
+        "a fetch that is cut short will look like a whole run: {}; hint: give "
+        "a run.dir whose parent can be written",
+        error.what());
+  }
   const std::vector<std::string> words = CopyWords(command, run);
   const TemporaryFolder folder("replicant-fetch");
   const std::filesystem::path log = folder.path() / "log";
@@ -123,6 +140,7 @@ bool FetchRun(const std::string& command, const std::filesystem::path& run) {
                               status.ToString(),
                               LogTail(log, kCopyLogLines, /*indent=*/"  ")));
   }
+  std::filesystem::remove(marker);
   return RunFolder::StatusOf(run).has_value();
 }
 

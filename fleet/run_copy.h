@@ -61,9 +61,11 @@ class RunCopy {
   bool is_good_ = true;  // the last copy
 };
 
-// Brings a run's folder back by fleet.fetch_command, and waits for it. Returns
-// whether the folder holds a run then. Throws IoError with the command's last
-// words if it fails.
+// Brings a run's folder back by fleet.fetch_command and waits for it, unless
+// the folder holds a run. Returns whether it holds one then. Throws IoError
+// with the command's last words if it fails. A folder that an earlier call did
+// not bring back whole is fetched again: the file RUN.fetching beside it says
+// so.
 bool FetchRun(const std::string& command, const std::filesystem::path& run);
 
 }  // namespace replicant::fleet

@@ -445,9 +445,7 @@ std::string FindKeptRun(const RunConfig& config) {
     throw ConfigError(
         "fleet.fetch_command: needs run.dir, the folder to bring back");
   }
-  const bool has_run = RunFolder::StatusOf(run).has_value() ||
-                       fleet::FetchRun(command, std::filesystem::absolute(run));
-  return has_run ? run : "";
+  return fleet::FetchRun(command, std::filesystem::absolute(run)) ? run : "";
 }
 
 // Starts a run, or resumes the one in `given`; empty: none.
