@@ -37,6 +37,21 @@ std::filesystem::path FolderOf(Document& document, const Place& place) {
   return std::filesystem::path(where).parent_path();
 }
 
+std::string WithYaml(const std::string& resolved_yaml, std::string_view key,
+                     const std::string& value) {
+  const Document document = Document::FromText("resolved", resolved_yaml);
+  const Node* const node = FindNode(document, key);
+  REPLICANT_CHECK(node != nullptr, "{}", key);
+  // a value stands at the end of its line
+  size_t line = 0;
+  for (int i = 1; i < node->place.line; ++i) {
+    line = resolved_yaml.find('\n', line) + 1;
+  }
+  const size_t begin = line + static_cast<size_t>(node->place.column) - 1;
+  return resolved_yaml.substr(0, begin) + value +
+         resolved_yaml.substr(resolved_yaml.find('\n', begin));
+}
+
 }  // namespace
 
 std::optional<std::string> ValueOf(const Document& document,
@@ -57,17 +72,12 @@ void MakeAbsolute(Document& document, std::string_view key) {
 
 std::string WithValue(const std::string& resolved_yaml, std::string_view key,
                       std::string_view value) {
-  const Document document = Document::FromText("resolved", resolved_yaml);
-  const Node* const node = FindNode(document, key);
-  REPLICANT_CHECK(node != nullptr, "{}", key);
-  // a value stands at the end of its line
-  size_t line = 0;
-  for (int i = 1; i < node->place.line; ++i) {
-    line = resolved_yaml.find('\n', line) + 1;
-  }
-  const size_t begin = line + static_cast<size_t>(node->place.column) - 1;
-  return resolved_yaml.substr(0, begin) + TextToYaml(value) +
-         resolved_yaml.substr(resolved_yaml.find('\n', begin));
+  return WithYaml(resolved_yaml, key, TextToYaml(value));
+}
+
+std::string WithValue(const std::string& resolved_yaml, std::string_view key,
+                      int64_t value) {
+  return WithYaml(resolved_yaml, key, std::to_string(value));
 }
 
 }  // namespace replicant::config

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,9 +21,11 @@ std::optional<std::string> ValueOf(const Document& document,
 // working folder. Does nothing if the key is absent, empty or not text.
 void MakeAbsolute(Document& document, std::string_view key);
 
-// Returns `resolved_yaml`, as Load() gives it, with the text `value` for `key`,
-// which it holds (checked).
+// Returns `resolved_yaml`, as Load() gives it, with the text or the number
+// `value` for `key`, which it holds (checked).
 std::string WithValue(const std::string& resolved_yaml, std::string_view key,
                       std::string_view value);
+std::string WithValue(const std::string& resolved_yaml, std::string_view key,
+                      int64_t value);
 
 }  // namespace replicant::config

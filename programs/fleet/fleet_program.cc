@@ -236,7 +236,7 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
   return hosts;
 }
 
-int Run(RunConfig config, const Commands& commands, const Registry& registry,
+int Run(RunConfig config, const Commands& commands,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
   const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
@@ -277,8 +277,7 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
     run.roles.back().is_elastic = WaitsAlone(config, id);
   }
   if (config.has_actors()) {
-    run.scalable.emplace("actor",
-                         ScalableActors(plan, placed, registry, &folder));
+    run.scalable.emplace("actor", ScalableActors(plan, placed, &folder));
   }
   if (config.cluster.has_hosts()) {
     run.hosts = HostsOf(config, commands, announced.join_endpoint, folder);
@@ -467,8 +466,7 @@ int Launch(const Invocation& invocation, const std::string& given,
     folder.SetConfig(
         KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
   }
-  return Run(std::move(config), invocation.commands, invocation.registry, task,
-             std::move(folder));
+  return Run(std::move(config), invocation.commands, task, std::move(folder));
 }
 
 struct FleetOptions {

@@ -1,22 +1,19 @@
 #include "programs/fleet/scalable_actors.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/config/document.h"
+#include "base/config/edit.h"
 #include "base/fs.h"
 #include "base/thread.h"
 #include "fleet/protocol/agent_messages.h"
-#include "programs/run/run_config.h"
 
 namespace replicant::programs {
 
 fleet::ScalableRole ScalableActors(const RolePlan& plan,
                                    const std::vector<fleet::PlacedRole>& placed,
-                                   const Registry& registry,
                                    fleet::RunFolder* folder) {
   const RunConfig& config = plan.config;
   fleet::ScalableRole actors{.count = config.actors.count,
@@ -34,30 +31,21 @@ fleet::ScalableRole ScalableActors(const RolePlan& plan,
                    role.cpus.cpus().end());
   }
   const CpuSet cpus(std::move(numbers));
-  const auto setting = [](int64_t count) {
-    return config::Setting("actors.count", std::to_string(count));
-  };
-  actors.make = [&plan, cpus, setting](uint32_t index, int64_t count) {
+  actors.make = [&plan, cpus](uint32_t index, int64_t count) {
     fleet::RoleSpec spec =
         MakeRole({.request = {.id = {"actor", index}}, .cpus = cpus}, plan);
     // the files of the run have another number
-    spec.arguments = {"--set", setting(count)};
+    spec.arguments = {"--set",
+                      config::Setting("actors.count", std::to_string(count))};
     spec.is_remote = spec.is_elastic =
         plan.config.cluster.has_hosts() &&
         index >= static_cast<uint64_t>(plan.config.cluster.local_actors);
     return spec;
   };
-  actors.keep = [setting, &registry, folder,
+  actors.keep = [folder,
                  yaml = ReadFile(folder->config_file(),
                                  fleet::kMaxAgentFileBytes)](int64_t count) {
-    folder->ChangeConfig(
-        LoadRunConfig(config::Document::FromFile(
-                          "config.yaml", {setting(count)},
-                          [&yaml](const std::filesystem::path& /*path*/) {
-                            return yaml;
-                          }),
-                      registry)
-            .resolved_yaml);
+    folder->ChangeConfig(config::WithValue(yaml, "actors.count", count));
   };
   return actors;
 }

@@ -6,7 +6,6 @@
 #include "fleet/run_folder.h"
 #include "fleet/scale_orders.h"
 #include "programs/roles/fleet_roles.h"
-#include "programs/run/registry.h"
 
 namespace replicant::programs {
 
@@ -17,7 +16,6 @@ namespace replicant::programs {
 // read.
 fleet::ScalableRole ScalableActors(const RolePlan& plan,
                                    const std::vector<fleet::PlacedRole>& placed,
-                                   const Registry& registry,
                                    fleet::RunFolder* folder);
 
 }  // namespace replicant::programs

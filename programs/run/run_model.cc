@@ -12,13 +12,13 @@
 namespace replicant::programs {
 namespace {
 
-// Whether `path` lies below `folder`.
-bool IsWithin(const std::filesystem::path& path,
-              const std::filesystem::path& folder) {
-  const auto relative =
-      std::filesystem::weakly_canonical(path).lexically_relative(
-          std::filesystem::weakly_canonical(folder));
-  return !relative.empty() && *relative.begin() != "..";
+// `path` relative to `folder`; empty if it does not lie below.
+std::filesystem::path PathWithin(const std::filesystem::path& path,
+                                 const std::filesystem::path& folder) {
+  auto relative = std::filesystem::weakly_canonical(path).lexically_relative(
+      std::filesystem::weakly_canonical(folder));
+  if (!relative.empty() && *relative.begin() == "..") relative.clear();
+  return relative;
 }
 
 // Copies the model into `folder` and compiles both. Removes the copy and throws
@@ -57,15 +57,20 @@ std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
   const std::filesystem::path model =
       config.task.mjcf.empty() ? task.model
                                : std::filesystem::path(config.task.mjcf);
-  if (is_of_suite || IsWithin(model, run_folder)) return resolved_yaml;
+  if (is_of_suite) return resolved_yaml;
+  const auto in_yaml = [&](const std::filesystem::path& path) {
+    return config::WithValue(resolved_yaml, "task.mjcf", path.string());
+  };
+  // where another host, or another place of the folder, has it too
+  const std::filesystem::path kept = PathWithin(model, run_folder);
+  if (!kept.empty()) return in_yaml(kept);
   std::string name = "model";
   for (int i = 2; std::filesystem::exists(run_folder / name); ++i) {
     name = fmt::format("model-{}", i);
   }
   const std::filesystem::path folder = run_folder / name;
   const std::filesystem::path copy = CopyEqualModel(task, model, folder);
-  return config::WithValue(resolved_yaml, "task.mjcf",
-                           copy.lexically_relative(run_folder).string());
+  return in_yaml(copy.lexically_relative(run_folder));
 }
 
 }  // namespace replicant::programs

@@ -37,9 +37,9 @@ TEST_F(RunModelTest, TheCopyIsNamedInTheConfiguration) {
   EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
   EXPECT_TRUE(std::filesystem::exists(run_ / "model" / "model.xml"));
   EXPECT_EQ(Keep(), "task:\n  mjcf: model-2/model.xml\n");
-  // a model in the run's folder stays where it is
+  // a model in the run's folder stays where it is, also where that has moved
   config_.task.mjcf = run_ / "model" / "model.xml";
-  EXPECT_EQ(Keep(), kYaml);
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
 }
 
 // Only the edited model need compile.

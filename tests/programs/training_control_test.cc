@@ -25,9 +25,10 @@ using ::testing::HasSubstr;
 class TrainingControlTest : public TrainingFixture {
  protected:
   // A fleet that trains until it is stopped.
-  Process StartTraining() const {
-    return Process({.command = Command({"learner.limits.max_steps=0",
-                                        "evaluation.enabled=false"}),
+  Process StartTraining(std::vector<std::string> settings = {}) const {
+    settings.insert(settings.end(),
+                    {"learner.limits.max_steps=0", "evaluation.enabled=false"});
+    return Process({.command = Command(settings),
                     .stdout_file = folder_.path() / "out",
                     .stderr_file = folder_.path() / "out"});
   }
@@ -69,14 +70,21 @@ TEST_F(TrainingControlTest, ShowsARunAndEndsIt) {
   EXPECT_THAT(again.output, HasSubstr("no fleet and no learner runs there"));
 }
 
-// Would catch a process that is lost or restarted when the number changes, and
-// a resumed run that has forgotten it.
+// Would catch a process that is lost or restarted when the number changes, a
+// resumed run that has forgotten it, and one whose model is at a path of its
+// first folder.
 TEST_F(TrainingControlTest, TheNumberOfActorsChangesWhileItTrains) {
   const auto scale = [this](const std::string& count) {
     return Fleet({"--scale", run_.string(), count});
   };
+  const auto model_of = [](const std::filesystem::path& run) {
+    const std::string yaml = ReadFile(run / "config.yaml");
+    const size_t begin = yaml.find("  mjcf: ");
+    return yaml.substr(begin, yaml.find('\n', begin) - begin);
+  };
   {
-    Process fleet = StartTraining();
+    Process fleet =
+        StartTraining({"task.mjcf=" REPLICANT_SUITE "/cartpole.xml"});
     ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\""))
         << Output();
     const CommandResult more = scale("actors=3");
@@ -105,7 +113,10 @@ TEST_F(TrainingControlTest, TheNumberOfActorsChangesWhileItTrains) {
     EXPECT_THAT(Output(), ::testing::Not(HasSubstr("restart in")));
   }
   EXPECT_THAT(scale("actors=2").output, HasSubstr("the run has ended"));
-  Process resumed({.command = {REPLICANT_FLEET, "--resume", run_.string()},
+  EXPECT_EQ(model_of(run_), "  mjcf: model/model.xml");
+  const std::filesystem::path moved = folder_.path() / "moved";
+  std::filesystem::rename(run_, moved);
+  Process resumed({.command = {REPLICANT_FLEET, "--resume", moved.string()},
                    .stdout_file = folder_.path() / "again",
                    .stderr_file = folder_.path() / "again"});
   EXPECT_TRUE(AwaitFile(folder_.path() / "again", "actor-1 runs"));
@@ -113,6 +124,7 @@ TEST_F(TrainingControlTest, TheNumberOfActorsChangesWhileItTrains) {
   resumed.Signal(SIGINT);
   const auto status = resumed.Wait(std::chrono::minutes(3));
   EXPECT_TRUE(status && status->ok()) << ReadFile(folder_.path() / "again");
+  EXPECT_EQ(model_of(moved), "  mjcf: model/model.xml");
 }
 
 // Would catch a number that was renamed, and a panel that stays empty.

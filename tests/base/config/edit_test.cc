@@ -44,6 +44,8 @@ TEST(EditTest, ReplacesOneValueOfAResolvedConfiguration) {
             "run:\n  dir: \"\"\ntask:\n  mjcf: model/model.xml\n  n: 3\n");
   EXPECT_EQ(WithValue(yaml, "run.dir", "yes"),
             "run:\n  dir: \"yes\"\ntask:\n  mjcf: \"\"\n  n: 3\n");
+  EXPECT_EQ(WithValue(yaml, "task.n", 20),
+            "run:\n  dir: \"\"\ntask:\n  mjcf: \"\"\n  n: 20\n");
 }
 
 }  // namespace
