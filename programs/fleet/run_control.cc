@@ -80,18 +80,6 @@ pid_t OwnerHere(const std::filesystem::path& run) {
   return pid;
 }
 
-// The file of the key pair of the run; empty: it has none.
-std::filesystem::path KeyFileOfRun(const std::filesystem::path& run) {
-  const auto document = config::Document::FromFile(RunFolder::ConfigFile(run));
-  const config::Node::Entry* const section = document.root().Find("run");
-  const config::Node::Entry* const given =
-      section == nullptr ? nullptr : section->value.Find("key_file");
-  if (given == nullptr || given->value.text == "auto") {
-    return RunFolder::KeyFile(run);
-  }
-  return given->value.text;
-}
-
 // Sends a request to the fleet at `endpoint` and returns the answer. Throws
 // CommError if there is none.
 rpc::Message Ask(const std::string& endpoint, const std::filesystem::path& run,

@@ -127,8 +127,8 @@ fleet::LauncherAddress ReadTicket(const std::filesystem::path& folder) {
   return launcher;
 }
 
-fleet::LauncherAddress FindInFolder(const std::string& given) {
-  const std::filesystem::path run = fleet::RunFolder::Find(given);
+fleet::LauncherAddress FindInFolder(const JoinOptions& join) {
+  const std::filesystem::path run = fleet::RunFolder::Find(join.target);
   const std::string endpoint = AnnouncedAddress(run, kJoinPart);
   if (endpoint.empty()) {
     throw IoError(fmt::format(
@@ -136,7 +136,9 @@ fleet::LauncherAddress FindInFolder(const std::string& given) {
         "cluster.backend is local",
         run.string()));
   }
-  return {.endpoint = endpoint, .key_file = fleet::RunFolder::KeyFile(run)};
+  return {.endpoint = endpoint,
+          .key_file = join.key_file.empty() ? KeyFileOfRun(run)
+                                            : fs::path(join.key_file)};
 }
 
 }  // namespace
@@ -182,7 +184,7 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
       return fleet::LauncherAddress{join.target, join.key_file};
     };
   } else {
-    options.find_launcher = [&join] { return FindInFolder(join.target); };
+    options.find_launcher = [&join] { return FindInFolder(join); };
     options.is_launcher_fixed = false;
     options.is_over = [&join] {
       const auto status =

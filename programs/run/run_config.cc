@@ -364,6 +364,14 @@ std::filesystem::path KeyFileOf(const RunConfig& config) {
   return fleet::RunFolder::KeyFile(RunFolderOf(config));
 }
 
+std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder) {
+  const auto given = config::ValueOf(
+      config::Document::FromFile(fleet::RunFolder::ConfigFile(run_folder)),
+      "run.key_file");
+  if (given && *given != "auto") return *given;
+  return fleet::RunFolder::KeyFile(run_folder);
+}
+
 rpc::CurveRole ReplayClientRole(const RunConfig& config) {
   const auto key = rpc::GroupKey::FromFile(KeyFileOf(config));
   if (config.replay.key_file.empty()) return key.client_role();

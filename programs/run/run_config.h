@@ -123,6 +123,9 @@ std::string AnnouncedAddress(const std::filesystem::path& run_folder,
 
 // File with the key pair that the run's processes share; empty: none.
 std::filesystem::path KeyFileOf(const RunConfig& config);
+// The same of the run in this folder, by its config.yaml. Throws what
+// config::Document::FromFile() throws.
+std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder);
 // CURVE settings of the run's clients for its replay: the run's key pair, and
 // the replay's public key if it has its own key. Throws IoError if a key file
 // cannot be read, and ConfigError if only the replay has keys.

@@ -298,6 +298,19 @@ TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
                 ": mode 0644 lets others read a secret key; hint: chmod 600");
 }
 
+// Would catch a host that joins by the folder with a key of its own.
+TEST(CheckKeysTest, AFolderNamesTheKeyOfItsRun) {
+  const TemporaryFolder folder;
+  const auto given = [&](const std::string& yaml) {
+    AtomicWriteFile(folder.path() / "config.yaml", yaml);
+    return KeyFileOfRun(folder.path());
+  };
+  EXPECT_EQ(given("run: {key_file: /secure/k}\n"), "/secure/k");
+  EXPECT_EQ(given("run: {key_file: auto}\n"), folder.path() / "run.key");
+  EXPECT_EQ(given("run: {seed: 1}\n"), folder.path() / "run.key");
+  EXPECT_EQ(given("run: {key_file: \"\"}\n"), "");
+}
+
 // Each limit on its own, by what the newest checkpoint of an image model says.
 TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
   const TemporaryFolder folder;
