@@ -195,6 +195,15 @@ const TriangleSet* TrianglesOf(const mjModel& model, const mjvScene& scene,
       return moving.get();
     }
     case mjGEOM_FLEX: {
+#if mjVERSION_HEADER >= 4000000
+      // the faces of one material, of several
+      if (geom.dataid >= 0) {
+        throw UnsupportedScene(fmt::format(
+            "raycast: flex {} has several materials, which cannot be drawn; "
+            "hint: use the renderer gl",
+            geom.objid));
+      }
+#endif
       const bool has_faces = scene.flexfaceused[geom.objid] > 0;
       const bool is_skin = scene.flexskinopt != 0 && has_faces;
       const bool has_frame = geom.size[0] > 0 &&
