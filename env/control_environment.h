@@ -58,7 +58,8 @@ class ControlEnvironment : public Environment {
   const Physics& physics() const override { return *physics_; }
   Physics& mutable_physics() override { return *physics_; }
   bool ResetChangesAssets() const override {
-    return task_->ResetChangesAssets();
+    return task_->ResetChangesAssets() ||
+           (randomizer_ && randomizer_->changes_assets());
   }
   bool HasUnitRewards() const override { return is_of_suite_; }
   const EnvironmentCounters& counters() const override { return counters_; }

@@ -130,6 +130,11 @@ bool IsAppearance(std::string_view field) {
          field == "light_specular" || field == "cam_fovy";
 }
 
+bool IsOfAsset(std::string_view field) {
+  return field.starts_with("hfield_") || field.starts_with("mesh_") ||
+         field.starts_with("skin_");
+}
+
 // Whether a negative number has no meaning in the field.
 bool IsNonNegative(std::string_view field) {
   constexpr std::array<std::string_view, 12> kFields = {
@@ -279,6 +284,7 @@ ModelRandomizer::ModelRandomizer(const std::vector<FieldRandomization>& fields,
             "but differ in size; give them elements of their own",
             physics.name(), i, entry.targets[0].field, field));
       }
+      changes_assets_ |= IsOfAsset(field);
       changes_constants_ |= !IsAppearance(field);
       changes_sizes_ |= field == "geom_size";
     }

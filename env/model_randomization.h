@@ -82,6 +82,9 @@ class ModelRandomizer {
   // reset; call Physics::Reset() next.
   void Draw(Physics& physics, const RandomStream& random,
             int64_t episode) const;
+  // Whether Draw() changes height fields, meshes or skins, of which a renderer
+  // has copies (Renderer::ReloadAssets()).
+  bool changes_assets() const { return changes_assets_; }
 
  private:
   // One array with the elements that change: rows and columns in their order.
@@ -103,6 +106,7 @@ class ModelRandomizer {
                      Physics& physics);
 
   std::vector<Entry> entries_;
+  bool changes_assets_ = false;
   bool changes_constants_ = false;
   bool changes_sizes_ = false;
   // geom_size, geom_rbound, geom_aabb and bvh_aabb of the default model

@@ -1,5 +1,6 @@
 #include "env/pixels.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,6 +85,31 @@ TEST_F(PixelsTest, HoldsTheLastFramesOfTheEpisode) {
     }
   }
   EXPECT_LT(frames.size(), 5U);  // a new episode was begun
+}
+
+// Would catch a renderer that keeps the terrain of the model's file.
+TEST_F(PixelsTest, ShowARandomizedHeightField) {
+  const auto look = [this](double elevation, double scale) {
+    TaskDefinition task = testing::DefineSmallTask(folder_);
+    std::string model = testing::kSmallModel;
+    model.insert(model.find("  <worldbody>"),
+                 fmt::format("  <statistic extent='3' center='0 0 0'/>\n"
+                             "  <asset><hfield name='hills' nrow='2' ncol='2' "
+                             "size='2 2 {} 0.1' elevation='0 1 1 0'/></asset>",
+                             elevation));
+    model.insert(model.find("    <body"),
+                 "    <geom type='hfield' hfield='hills' pos='0 0 -1'/>\n");
+    AtomicWriteFile(task.model, model);
+    Pixels environment(
+        MakeEnvironment(task, {.randomization = {{.fields = {"hfield_size"},
+                                                  .parameters = {scale, scale},
+                                                  .columns = {2}}}}),
+        Small(3));
+    environment.Reset(out_);
+    return FrameOf(pixels_, 3, 0);
+  };
+  EXPECT_EQ(look(2.0, 0.25), look(0.5, 1.0));
+  EXPECT_NE(look(2.0, 0.25), look(2.0, 1.0));
 }
 
 // The frame comes with the stack and without, into a new episode, too.
