@@ -19,6 +19,7 @@
 #include "learner/checkpoint_folder.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "programs/run/check_resume.h"
+#include "programs/run/mix_prior.h"
 #include "programs/run/run_config.h"
 #include "tests/support/message_of.h"
 
@@ -270,6 +271,33 @@ TEST(RunConfigTest, AnAgentThatReadsNoWindowsRefusesThem) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { load(3).SpecOf({}); }),
             "replay.tables.main.window: 3, but agent mine reads no windows; "
             "want 0");
+}
+
+// Would catch pictures of other sides with as many bytes, which are sheared.
+TEST(CheckPriorTest, ImportedPicturesHaveTheSizeOfTheRuns) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.replay.prior_folder = folder.path();
+  const agents::TaskSpec task{
+      .has_pixels = true, .observation = Shape({36, 64, 9}), .frame_stack = 3};
+  const auto problem = [&](const std::string& about) {
+    AtomicWriteFile(folder.path() / "prior.json", about);
+    return MessageOf<ConfigError>([&] { CheckPrior(config, task); });
+  };
+  EXPECT_EQ(problem(R"({"frame_shapes": [[48, 48, 3]]})"),
+            "replay.prior.folder: " + folder.path().string() +
+                ": its pictures are [48, 48, 3]; the run's are [36, 64, 3]; "
+                "hint: task.pixels.height and task.pixels.width, or pictures "
+                "of that size");
+  // the next check
+  const std::string no_checkpoint =
+      ": no checkpoint of a replay; hint: "
+      "replicant data import makes one";
+  for (const char* const good :
+       {R"({"frame_shapes": [[36, 64, 3]]})", R"({"steps": 3})"}) {
+    EXPECT_THAT(problem(good), EndsWith(no_checkpoint)) << good;
+  }
+  EXPECT_THAT(problem("{"), EndsWith("hint: replicant data import writes it"));
 }
 
 // Would catch a mistake in the keys that each role finds for itself.

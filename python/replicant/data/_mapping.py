@@ -170,7 +170,7 @@ class Converter:
         self.action_size = sum(self._size(name) for name in self._action)
         self.observation_size = sum(self._size(name) for name in self._observation)
         # of several cameras the bytes, one picture after the other
-        shapes = [source.columns[name].shape for name in self._frame]
+        self.frame_shapes = shapes = [source.columns[name].shape for name in self._frame]
         self.frame_shape = ((*shapes, None)[0] if len(shapes) < 2 else
                             (sum(math.prod(shape) for shape in shapes),))
         self._low, self._high = self._bounds()
