@@ -50,21 +50,24 @@ void RequireMujoco() {
 // Sets MuJoCo's global callbacks. By default MuJoCo writes its warnings and
 // errors to a file in the current folder, and an error ends the process. Here
 // warnings go to the debug log, because Physics::Step() reports an invalid
-// simulation. Errors, such as an arena that is too small, are thrown.
+// simulation, unless a Python program has set a handler of its own. Errors,
+// such as an arena that is too small, are thrown.
 void InstallCallbacks() {
   using Callback = void (*)(const char*);
   static std::once_flag once;
   std::call_once(once, [] {
     RequireMujoco();
     // by name: variables, unlike functions, are not bound at their first use
-    const auto set = [](const char* name, Callback callback) {
-      *static_cast<Callback*>(::dlsym(RTLD_DEFAULT, name)) = callback;
+    const auto handler = [](const char* name) -> Callback& {
+      return *static_cast<Callback*>(::dlsym(RTLD_DEFAULT, name));
     };
-    set("mju_user_warning",
-        [](const char* text) { spdlog::debug("mujoco: {}", text); });
-    set("mju_user_error", [](const char* text) {
+    Callback& on_warning = handler("mju_user_warning");
+    if (on_warning == nullptr) {
+      on_warning = [](const char* text) { spdlog::debug("mujoco: {}", text); };
+    }
+    handler("mju_user_error") = [](const char* text) {
       throw Error(fmt::format("MuJoCo: {}", OneLine(text)));
-    });
+    };
   });
 }
 

@@ -3,6 +3,9 @@
 import gc
 import multiprocessing
 import os
+import pathlib
+import subprocess
+import sys
 import warnings
 
 import dm_env
@@ -155,6 +158,36 @@ def test_last_observations_are_an_object_of_each_environment_that_ended():
         env.step(np.ones((3, 1)))
     for name, array in kept.items():
         np.testing.assert_array_equal(last[name], array)
+
+
+WARNINGS = """
+import mujoco, numpy as np
+seen = []
+mujoco.set_mju_user_warning(seen.append)
+from pendulum import PENDULUM, own_task
+from replicant import envs, errors
+env = envs.make_vec(own_task(mjcf=PENDULUM.replace("-2 2", "-1e14 1e14")), 2)
+env.reset()
+try:
+    for _ in range(5):
+        env.step(np.full((2, 1), 1e14))
+except errors.Error as error:
+    print("step:", error)
+print("of the environment:", len(seen) > 0)
+seen.clear()
+model = mujoco.MjModel.from_xml_string(PENDULUM)
+data = mujoco.MjData(model)
+data.qvel[0] = float("nan")
+mujoco.mj_step(model, data)
+print("of the program:", len(seen))
+"""
+
+
+def test_a_programs_own_handler_of_mujocos_warnings_stays():
+    result = subprocess.run([sys.executable, "-c", WARNINGS], cwd=pathlib.Path(__file__).parent,
+                            capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-2:] == ["of the environment: True", "of the program: 1"]
 
 
 def test_disabled_autoreset_wants_a_reset_by_mask():
