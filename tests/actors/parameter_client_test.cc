@@ -60,6 +60,7 @@ TEST_F(ParameterClientTest, KeepsTheNewestOfAllThatCameMeanwhile) {
   Publish(1);
   ASSERT_EQ(Await(), 1U);
   for (uint64_t version = 2; version <= 100; ++version) {
+    static_cast<void>(publisher_.Process(0ms));
     Publish(version);
     client_.Receive(20s);
   }
