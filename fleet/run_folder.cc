@@ -67,6 +67,10 @@ struct StateFile {
   }
 };
 
+StateFile ReadState(const std::filesystem::path& file) {
+  return config::Load<StateFile>(config::Document::FromProgram(file)).config;
+}
+
 std::string UtcTime(const char* format) {
   const std::time_t now = std::time(nullptr);
   return fmt::format(fmt::runtime(format), fmt::gmtime(now));
@@ -221,8 +225,7 @@ std::optional<RunStatus> RunFolder::StatusOf(
     const std::filesystem::path& path) {
   const std::filesystem::path file = path / kStateName;
   if (!std::filesystem::exists(file)) return std::nullopt;
-  return config::Load<StateFile>(config::Document::FromFile(file))
-      .config.status;
+  return ReadState(file).status;
 }
 
 RunFolder RunFolder::Resume(const std::filesystem::path& path,
@@ -235,9 +238,7 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
     }
     RunFolder folder(path);
     RemoveStaleTemporaries(folder.path_);
-    const StateFile state =
-        config::Load<StateFile>(config::Document::FromFile(path / kStateName))
-            .config;
+    const StateFile state = ReadState(path / kStateName);
     folder.num_starts_ = state.starts;
     for (const auto& [role, section] : state.roles) {
       folder.incarnations_[role] = static_cast<uint32_t>(section.last);
