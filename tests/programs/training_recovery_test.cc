@@ -46,12 +46,15 @@ TEST_F(TrainingRecoveryTest, ASignalToAllProcessesEndsTheRunInOrder) {
     ASSERT_GT(process, 0) << role;
     ASSERT_EQ(::kill(process, SIGTERM), 0) << role;
   }
+  // by a shell that passes its own on, and once more
+  fleet.Signal(SIGTERM);
   fleet.Signal(SIGTERM);
   const auto status = fleet.Wait(std::chrono::minutes(3));
   ASSERT_TRUE(status && status->ok()) << ReadFile(output);
   const std::string text = ReadFile(output);
   EXPECT_THAT(text, HasSubstr("status              stopped: stopped by a "
                               "signal\n"));
+  EXPECT_THAT(text, HasSubstr("evaluates the last checkpoint"));
   EXPECT_THAT(text, Not(HasSubstr("restart in")));
   int num_whole = 0;
   for (const auto& checkpoint :
