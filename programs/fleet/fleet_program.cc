@@ -458,7 +458,12 @@ int Launch(const Invocation& invocation, const std::string& given,
   const std::string& yaml = invocation.loaded.resolved_yaml;
   if (!resumed.empty()) {
     CheckSameRun(config, yaml, resumed);
-    CheckResume(invocation, task, resumed);
+    try {
+      CheckResume(invocation, task, resumed);
+    } catch (const RunIsComplete&) {
+      CompleteAtLimit(invocation.registry, resumed);
+      throw;
+    }
   }
   RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
                                      : RunFolder::Resume(resumed, yaml);
