@@ -1,11 +1,13 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config/command_line.h"
 #include "fleet/host_launcher.h"
+#include "fleet/protocol/heartbeat.h"
 #include "programs/run/commands.h"
 #include "programs/run/registry.h"
 #include "programs/run/run_config.h"
@@ -35,6 +37,15 @@ void AddJoin(config::CommandLine& command_line);
 // ConfigError for one that is wrong.
 std::optional<int> JoinRun(int argc, const char* const* argv,
                            const Registry& registry, const Commands& commands);
+
+// The command of a role on a host that has joined. `files` holds the run's
+// files that the launcher sends; `keep` is the folder of --keep; empty: none.
+// Throws ConfigError and IoError.
+std::vector<std::string> JoinedCommand(const fleet::RoleId& id,
+                                       const std::filesystem::path& files,
+                                       const std::filesystem::path& keep,
+                                       const Registry& registry,
+                                       const Commands& commands);
 
 // The agents that the launcher starts under ssh: one for the actors of each
 // host, and one for each shard of the replay. It writes its address and key to
