@@ -236,7 +236,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
   watch.AddLastPoint(watched);
   RunResult result = supervisor.result();
-  if (pool && !stop.is_termination()) {
+  const bool goes_on =
+      stop.is_termination() ||
+      (pool && run.hosts->is_restarted && result.status == RunStatus::kFailed);
+  if (pool && !goes_on) {
     DismissHosts(*pool, result.message.substr(0, result.message.find('\n')));
   }
   // a role may have ended before it was seen to run

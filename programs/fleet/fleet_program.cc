@@ -208,10 +208,12 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
                           const RunFolder& folder) {
   fleet::HostsOfRun hosts{
       .endpoint = endpoint,
-      .pool = {
-          .files = FilesForHosts(folder),
-          .timeout = FromSeconds(config.cluster.host_timeout_s),
-          .processors_per_process = config.cluster.roles.at("actor").cores}};
+      .pool = {.files = FilesForHosts(folder),
+               .timeout = FromSeconds(config.cluster.host_timeout_s),
+               .processors_per_process =
+                   config.cluster.roles.at("actor").cores},
+      .is_restarted =
+          config.cluster.backend == fleet::ClusterBackend::kKubernetes};
   const int64_t num_tasks = config.cluster.slurm.actor_tasks;
   if (config.cluster.backend == fleet::ClusterBackend::kSlurm) {
     hosts.pool.idle_timeout = FromSeconds(config.cluster.slurm.idle_task_s);
