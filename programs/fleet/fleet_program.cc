@@ -236,6 +236,13 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
   return hosts;
 }
 
+// Whether nobody shall go on with the run: it is complete, or `fleet --stop` or
+// a person has ended it.
+bool IsOver(fleet::RunStatus status, const StopSignal& stop) {
+  return status == fleet::RunStatus::kComplete ||
+         (status == fleet::RunStatus::kStopped && !stop.is_termination());
+}
+
 int Run(RunConfig config, const Commands& commands, const Registry& registry,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
@@ -323,6 +330,10 @@ int Run(RunConfig config, const Commands& commands, const Registry& registry,
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   // all of it, with the last evaluation
   const bool is_copied = copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
+  // Kubernetes starts a launcher again unless it ends with 0
+  if (config.cluster.backend == fleet::ClusterBackend::kKubernetes) {
+    return IsOver(result.status, stop) ? 0 : 1;
+  }
   return result.ok() && is_copied ? 0 : 1;
 }
 

@@ -171,13 +171,14 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
   if (join.role.starts_with("server-")) {
     options.drain_timeout = std::chrono::seconds(20);
   }
+  const bool is_address = join.target.find("://") != std::string::npos;
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
     const fleet::LauncherAddress launcher = ReadTicket(folder.path());
     options.find_launcher = [launcher] {
       return fleet::LauncherAddress(launcher);
     };
-  } else if (join.target.find("://") != std::string::npos) {
+  } else if (is_address) {
     options.find_launcher = [&join] {
       return fleet::LauncherAddress{join.target, join.key_file};
     };
@@ -195,7 +196,10 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
                              const std::filesystem::path& files) {
     return JoinedCommand(id, files, join.keep, registry, commands);
   };
-  return fleet::RunHostAgent(options, stop) ? 0 : 1;
+  const bool is_good = fleet::RunHostAgent(options, stop);
+  // Kubernetes has another pod for one that it drains, unless that ends with 0
+  const bool is_drained = is_address && stop.is_termination();
+  return is_good && !is_drained ? 0 : 1;
 }
 
 std::vector<std::string> JoinedCommand(const fleet::RoleId& id,

@@ -33,7 +33,8 @@ void AddJoin(config::CommandLine& command_line);
 //                                      they are lost with the agent
 //   --join_timeout_s S                 maximum time without a launcher
 //
-// Returns the exit code, or nothing for a command line without --join. Throws
+// Returns the exit code, or nothing for a command line without --join. An agent
+// that has joined by an address ends with 1 after a SIGTERM: pods do so. Throws
 // ConfigError for one that is wrong.
 std::optional<int> JoinRun(int argc, const char* const* argv,
                            const Registry& registry, const Commands& commands);
