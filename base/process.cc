@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdint>
@@ -299,6 +300,9 @@ namespace {
 std::atomic<int> stop_count{0};
 std::atomic<int> stop_fd{-1};
 std::atomic<int> first_stop{0};
+// Times of the newest counted SIGINT, and of the newest other signal; 0: none.
+std::atomic<int64_t> last_interrupt_ns{0};
+std::atomic<int64_t> last_termination_ns{0};
 // 0: none
 std::atomic<pid_t> stop_parent{0};
 
@@ -311,8 +315,28 @@ bool IsForOthers(int signal, pid_t sender) {
          sender != ::getpid();
 }
 
+// Whether the signal is the one before once more. Slurm sends SIGTERM to a
+// job's shell, which passes it on, and to all processes of the job; `timeout -s
+// INT` sends to a process and to its group. A user's second Ctrl-C takes
+// longer.
+bool IsRepeated(int signal) {
+  using namespace std::chrono_literals;
+  const bool is_interrupt = signal == SIGINT;
+  std::atomic<int64_t>& last =
+      is_interrupt ? last_interrupt_ns : last_termination_ns;
+  const std::chrono::nanoseconds window = is_interrupt ? 300ms : 2s;
+  const int64_t now = std::chrono::nanoseconds(
+                          std::chrono::steady_clock::now().time_since_epoch())
+                          .count();
+  int64_t before = last.load();
+  do {
+    if (before != 0 && now - before < window.count()) return true;
+  } while (!last.compare_exchange_weak(before, now));
+  return false;
+}
+
 void CountStop(int signal, siginfo_t* info, void* /*context*/) {
-  if (IsForOthers(signal, info->si_pid)) return;
+  if (IsForOthers(signal, info->si_pid) || IsRepeated(signal)) return;
   const int saved_errno = errno;
   int none = 0;
   first_stop.compare_exchange_strong(none, signal);
@@ -335,6 +359,8 @@ StopSignal::StopSignal() : old_handlers_(std::make_unique<OldHandlers>()) {
   REPLICANT_CHECK(stop_fd.load() < 0, "a second StopSignal");
   stop_count.store(0);
   first_stop.store(0);
+  last_interrupt_ns.store(0);
+  last_termination_ns.store(0);
   stop_fd.store(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   REPLICANT_CHECK(stop_fd.load() >= 0, "eventfd: {}", std::strerror(errno));
 

@@ -99,7 +99,9 @@ CommandResult RunCommand(ProcessOptions options,
 
 // Counts SIGINT, SIGTERM and SIGHUP instead of ending the process. The first
 // one asks for a clean stop, the second one for an immediate end. A SIGHUP that
-// the process ignores, as under nohup, stays ignored. In a process that a
+// the process ignores, as under nohup, stays ignored. Two SIGINT within 0.3 s
+// count as one, and so do two of the others within 2 s: systems send a signal
+// to a process by several ways. In a process that a
 // Process has started, and in its children, a SIGTERM or SIGHUP of anybody but
 // the starter has no effect: it may have gone to all processes of a job, and
 // the starter knows in which order they end.
@@ -118,7 +120,7 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // Signals received so far.
+  // Signals counted so far.
   int count() const;
   // Whether the first one was SIGTERM or SIGHUP, which a system sends to end a
   // process or closes its terminal with; a person's Ctrl-C sends SIGINT.

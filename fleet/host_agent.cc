@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <exception>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -336,6 +337,16 @@ class Membership {
   std::vector<OwnProcess> processes_;
 };
 
+// Whether the run has ended. A folder that cannot be read says nothing.
+bool IsOver(const HostAgentOptions& options) {
+  try {
+    return options.is_over();
+  } catch (const std::exception& e) {
+    spdlog::debug("the state of the run: {}", e.what());
+    return false;
+  }
+}
+
 }  // namespace
 
 bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
@@ -360,7 +371,7 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
       if (options.is_launcher_fixed) throw;
       problem = e.what();
     }
-    if (Clock::Real().Now() >= sure_of_end && options.is_over()) {
+    if (Clock::Real().Now() >= sure_of_end && IsOver(options)) {
       spdlog::info("the run is over");
       return true;
     }

@@ -27,7 +27,8 @@ struct HostAgentOptions {
   // refuses the key is an error; otherwise the agent takes it for another
   // process at an old address.
   bool is_launcher_fixed = true;
-  // Whether the run has ended and no launcher will follow.
+  // Whether the run has ended and no launcher will follow. An exception says
+  // that it has not.
   std::function<bool()> is_over = [] { return false; };
   // The command of a role; `folder` holds its files.
   std::function<std::vector<std::string>(const RoleId& id,

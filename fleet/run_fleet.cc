@@ -30,12 +30,6 @@ namespace {
 // Interval at which heartbeats and deadlines are checked. The end of a process
 // or a signal ends the wait at once.
 constexpr int kStepMs = 50;
-// Slurm sends SIGTERM to a job's shell, which passes it on, and to all
-// processes of the job. A signal this soon after the first one is the same
-// request.
-constexpr auto kOneTermination = std::chrono::seconds(2);
-// The same for `timeout -s INT`. A user's second Ctrl-C takes longer.
-constexpr auto kOneInterrupt = std::chrono::milliseconds(300);
 // Hosts report four times a second.
 constexpr auto kHostPatience = std::chrono::seconds(3);
 // Maximum number of processes and agents that talk to the fleet: as many as a
@@ -120,13 +114,9 @@ class StopOrders {
   void Pass(const std::pair<int, std::string>& requests,
             Supervisor* supervisor) {
     if (stop_.count() > num_signals_) {
-      const Clock::TimePoint now = Clock::Real().Now();
-      if (num_signals_ == 0) first_signal_ = now;
       num_signals_ = stop_.count();
       supervisor->RequestStop("stopped by a signal");
-      if (num_signals_ > 1 &&
-          now - first_signal_ >=
-              (stop_.is_termination() ? kOneTermination : kOneInterrupt)) {
+      if (num_signals_ > 1) {
         supervisor->StopNow("stopped by a second signal");
       }
     }
@@ -142,7 +132,6 @@ class StopOrders {
  private:
   const StopSignal& stop_;
   int num_signals_ = 0;
-  Clock::TimePoint first_signal_{};
   int num_requests_ = 0;
 };
 
@@ -247,7 +236,10 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   }
   watch.AddLastPoint(watched);
   RunResult result = supervisor.result();
-  if (pool && !stop.is_termination()) {
+  const bool goes_on =
+      stop.is_termination() ||
+      (pool && run.hosts->is_restarted && result.status == RunStatus::kFailed);
+  if (pool && !goes_on) {
     DismissHosts(*pool, result.message.substr(0, result.message.find('\n')));
   }
   // a role may have ended before it was seen to run

@@ -25,6 +25,9 @@ namespace replicant::fleet {
 struct HostsOfRun {
   std::string endpoint;  // where they join: "tcp://10.0.0.2:7100"
   HostPool::Options pool;
+  // Whether a fleet that has failed is started again at this endpoint: the
+  // hosts then wait for it.
+  bool is_restarted = false;
   // Agents that the fleet starts itself.
   std::vector<HostLauncher::Host> launched = {};
   // Hosts that the log names until they have joined.
@@ -51,14 +54,13 @@ struct FleetRun {
 };
 
 // Runs the roles as processes of this machine, and elastic ones on the hosts
-// that join, until the run completes, fails or is stopped. The first SIGINT
-// or SIGTERM (counted by `stop`) drains the roles in order, a second one
-// kills them; two SIGTERM within 2 s, or two SIGINT within 0.3 s as of
-// `timeout -s INT`, count as one. All processes have ended when the function
-// returns, and die if this process is killed. The folder's state records the
-// end; `status` holds the roles' last heartbeats. At the end the hosts are told
-// to leave, except after a SIGTERM: a stopped machine or batch job starts the
-// run again later, and the hosts wait for it.
+// that join, until the run completes, fails or is stopped. The first signal
+// that `stop` counts drains the roles in order, a second one kills them. All
+// processes have ended when the function returns, and die if this process is
+// killed. The folder's state records the end; `status` holds the roles' last
+// heartbeats. At the end the hosts are told to leave, except after a SIGTERM,
+// or a failure with HostsOfRun::is_restarted: a stopped machine or batch job
+// starts the run again later, and the hosts wait for it.
 //
 // A request to scale (ScaleRequest) changes the number of processes of a role
 // in `scalable`; the requester hears why another one is refused.

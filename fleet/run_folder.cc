@@ -67,6 +67,10 @@ struct StateFile {
   }
 };
 
+StateFile LoadState(const std::filesystem::path& file) {
+  return config::Load<StateFile>(config::Document::FromProgram(file)).config;
+}
+
 std::string UtcTime(const char* format) {
   const std::time_t now = std::time(nullptr);
   return fmt::format(fmt::runtime(format), fmt::gmtime(now));
@@ -221,8 +225,7 @@ std::optional<RunStatus> RunFolder::StatusOf(
     const std::filesystem::path& path) {
   const std::filesystem::path file = path / kStateName;
   if (!std::filesystem::exists(file)) return std::nullopt;
-  return config::Load<StateFile>(config::Document::FromFile(file))
-      .config.status;
+  return LoadState(file).status;
 }
 
 RunFolder RunFolder::Resume(const std::filesystem::path& path,
@@ -235,15 +238,7 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
     }
     RunFolder folder(path);
     RemoveStaleTemporaries(folder.path_);
-    const StateFile state =
-        config::Load<StateFile>(config::Document::FromFile(path / kStateName))
-            .config;
-    folder.num_starts_ = state.starts;
-    for (const auto& [role, section] : state.roles) {
-      folder.incarnations_[role] = static_cast<uint32_t>(section.last);
-    }
-    folder.CountLogs();
-    folder.previous_status_ = state.status;
+    folder.ReadState();
     if (!resolved_yaml.empty() &&
         resolved_yaml != ReadFile(folder.config_file_, kMaxConfigBytes)) {
       folder.config_file_ = folder.path_ / kNewConfigName;
@@ -258,6 +253,26 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
   } catch (const IoError& e) {
     throw IoError(fmt::format("run folder {}: {}", path.string(), e.what()));
   }
+}
+
+void RunFolder::Complete(const std::filesystem::path& path) {
+  try {
+    RunFolder folder(path);
+    folder.ReadState();
+    folder.SetStatus(RunStatus::kComplete);
+  } catch (const IoError& e) {
+    throw IoError(fmt::format("run folder {}: {}", path.string(), e.what()));
+  }
+}
+
+void RunFolder::ReadState() {
+  const StateFile state = LoadState(path_ / kStateName);
+  num_starts_ = state.starts;
+  for (const auto& [role, section] : state.roles) {
+    incarnations_[role] = static_cast<uint32_t>(section.last);
+  }
+  CountLogs();
+  previous_status_ = state.status;
 }
 
 void RunFolder::SetConfig(const std::string& resolved_yaml) {

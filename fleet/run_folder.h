@@ -56,6 +56,9 @@ class RunFolder {
   // ConfigError if its state cannot be read.
   static RunFolder Resume(const std::filesystem::path& path,
                           const std::string& resolved_yaml = "");
+  // Records that the run in `path` is complete. Throws IoError if it is in use,
+  // and ConfigError if its state cannot be read.
+  static void Complete(const std::filesystem::path& path);
   // The folder of the run that `given` names: the folder itself, or a file or
   // folder in it. Returns `given` if there is none.
   static std::filesystem::path Find(const std::filesystem::path& given);
@@ -128,6 +131,8 @@ class RunFolder {
  private:
   // Takes the lock.
   explicit RunFolder(const std::filesystem::path& path);
+  // Goes on with the state that the folder has.
+  void ReadState();
   void BeginStart(const std::string& name, int64_t seed);
   std::string StateText() const;
   // Writes the state on the disk thread.

@@ -30,6 +30,7 @@
 #include "programs/lockstep/lockstep_program.h"
 #include "programs/plan/plan_program.h"
 #include "programs/replay/replay_program.h"
+#include "programs/run/check_resume.h"
 
 namespace replicant::programs {
 namespace {
@@ -78,6 +79,19 @@ bool IsOfConfiguration(const std::exception& e) {
          dynamic_cast<const DeviceError*>(&e) != nullptr;
 }
 
+// A supervisor starts a role, and Kubernetes a launcher, no more after
+// kExitConfig. A run that is complete has no mistake.
+int ExitCodeOf(const std::string& name, const std::exception& e) {
+  const bool is_role =
+      !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
+  if (is_role && dynamic_cast<const runtime::NumericError*>(&e) != nullptr) {
+    return fleet::kExitData;
+  }
+  const bool is_mistake =
+      IsOfConfiguration(e) && dynamic_cast<const RunIsComplete*>(&e) == nullptr;
+  return (is_role || name == "fleet") && is_mistake ? kExitConfig : 1;
+}
+
 // Opens /dev/null as each of stdin, stdout and stderr that is closed. The next
 // file would take its descriptor, and with it the lines of the log.
 void OpenStandardStreams() {
@@ -98,13 +112,7 @@ int Guard(const std::string& name, const std::function<int()>& main) {
     return main();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s: %s\n", name.c_str(), e.what());
-    const bool is_role =
-        !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
-    if (!is_role) return 1;
-    if (dynamic_cast<const runtime::NumericError*>(&e) != nullptr) {
-      return fleet::kExitData;
-    }
-    return IsOfConfiguration(e) ? kExitConfig : 1;
+    return ExitCodeOf(name, e);
   }
 }
 

@@ -15,9 +15,10 @@ std::vector<Program> AllPrograms();
 // first argument is the name of the program. Reads the command line and the
 // configuration, sets up the log and returns the exit code of the program.
 // --help and --print_config_docs print and return 0. An exception ends the
-// program with one line on stderr, "NAME: MESSAGE", and 1. A role of a fleet
-// ends with kExitConfig if the configuration is the cause: after a ConfigError,
-// InvalidArgument or DeviceError, and with kExitData after a NumericError.
+// program with one line on stderr, "NAME: MESSAGE", and 1. The fleet and its
+// roles end with kExitConfig if the configuration is the cause: after a
+// ConfigError, InvalidArgument or DeviceError, and a role with kExitData after
+// a NumericError.
 int RunProgram(int argc, char** argv, const Registry& registry);
 
 // The same for a program inside an interpreter. `command` holds the words that

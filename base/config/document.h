@@ -11,6 +11,8 @@
 
 namespace replicant::config {
 
+struct YamlLimits;
+
 // Reads a whole configuration file. Throws IoError.
 using FileReader = std::function<std::string(const std::filesystem::path&)>;
 
@@ -50,6 +52,9 @@ class Document {
   static Document FromFile(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides,
                            const FileReader& read_file);
+  // Reads a file that a program has written, which may have 100,000 keys in a
+  // map. Throws as FromFile() does.
+  static Document FromProgram(const std::filesystem::path& path);
   // Reads a text, called `name` in messages; it can have no base.
   static Document FromText(const std::string& name, std::string_view text,
                            const std::vector<std::string>& overrides = {});
@@ -59,6 +64,10 @@ class Document {
   Problems& problems() { return problems_; }
 
  private:
+  static Document Read(const std::filesystem::path& path,
+                       const std::vector<std::string>& overrides,
+                       const FileReader& read_file, const YamlLimits& limits);
+
   Node root_;
   Problems problems_;
 };

@@ -44,8 +44,8 @@ size_t TreeBytes(const Node& node) {
 // stack, the innermost on top.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(int file, Problems* problems)
-      : file_(file), problems_(problems) {}
+  TreeBuilder(int file, Problems* problems, const YamlLimits& limits)
+      : file_(file), problems_(problems), limits_(limits) {}
 
   // The document; an empty one is an empty map.
   Node TakeRoot() {
@@ -123,6 +123,7 @@ class TreeBuilder : public YAML::EventHandler {
     bool is_duplicate = false;
     std::string key = "";
     Place key_place = {};
+    std::map<std::string, Place> places = {};  // of the keys so far
   };
 
   [[noreturn]] void Fail(const YAML::Mark& mark, std::string message) const {
@@ -144,11 +145,11 @@ class TreeBuilder : public YAML::EventHandler {
 
   void Spend(const Place& place, size_t bytes) {
     spent_bytes_ += bytes;
-    if (spent_bytes_ > YamlLimits::kTreeBytes) {
+    if (spent_bytes_ > limits_.tree_bytes) {
       throw ParseFailure{
           place, fmt::format("the file needs more than {} bytes of memory, "
                              "aliases expanded",
-                             YamlLimits::kTreeBytes)};
+                             limits_.tree_bytes)};
     }
   }
 
@@ -168,20 +169,19 @@ class TreeBuilder : public YAML::EventHandler {
            "own file and name it with 'base:'");
     }
     Level& map = stack_.back();
-    if (map.node.entries.size() >= YamlLimits::kMapKeys) {
-      Fail(mark,
-           fmt::format("more than {} keys in one map", YamlLimits::kMapKeys));
+    if (map.node.entries.size() >= limits_.map_keys) {
+      Fail(mark, fmt::format("more than {} keys in one map", limits_.map_keys));
     }
     Spend(ToPlace(mark, file_), key.size());
     map.has_key = true;
     map.key = key;
     map.key_place = ToPlace(mark, file_);
-    const Node::Entry* first = map.node.Find(key);
-    map.is_duplicate = first != nullptr;
+    const auto [first, is_new] = map.places.try_emplace(key, map.key_place);
+    map.is_duplicate = !is_new;
     if (map.is_duplicate) {
       problems_->Add(
           map.key_place, Path(),
-          "duplicate key; first at " + problems_->Where(first->key_place));
+          "duplicate key; first at " + problems_->Where(first->second));
     }
   }
 
@@ -242,6 +242,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   int file_;
   Problems* problems_;
+  const YamlLimits& limits_;
   Node root_;
   bool has_document_ = false;
   std::vector<Level> stack_;
@@ -300,17 +301,17 @@ std::string ProblemOfText(std::string_view text) {
 }
 
 std::optional<Node> ParseYaml(const std::string& text, int file,
-                              Problems* problems) {
+                              Problems* problems, const YamlLimits& limits) {
   try {
-    if (text.size() > YamlLimits::kFileBytes) {
+    if (text.size() > limits.file_bytes) {
       throw ParseFailure{{file, 1, 1},
                          fmt::format("{} bytes; at most {} are read",
-                                     text.size(), YamlLimits::kFileBytes)};
+                                     text.size(), limits.file_bytes)};
     }
     CheckText(text, file);
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder(file, problems);
+    TreeBuilder builder(file, problems, limits);
     while (parser.HandleNextDocument(builder)) {
     }
     return builder.TakeRoot();

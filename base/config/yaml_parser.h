@@ -13,11 +13,11 @@ namespace replicant::config {
 // Limits of one file, far above the needs of a configuration, so that no input
 // exhausts the memory or the stack.
 struct YamlLimits {
-  static constexpr size_t kFileBytes = size_t{256} << 10;
-  // memory of the tree, aliases expanded
-  static constexpr size_t kTreeBytes = size_t{4} << 20;
   static constexpr int kDepth = 64;
-  static constexpr size_t kMapKeys = 4096;
+  size_t file_bytes = size_t{256} << 10;
+  // memory of the tree, aliases expanded
+  size_t tree_bytes = size_t{4} << 20;
+  size_t map_keys = 4096;
 };
 
 // Reads one YAML document into a tree. `file` is the text's number from
@@ -29,7 +29,8 @@ struct YamlLimits {
 // empty text is an empty map. Adds a problem and returns std::nullopt if no
 // tree can be made; a duplicate key adds a problem but still leaves a tree.
 std::optional<Node> ParseYaml(const std::string& text, int file,
-                              Problems* problems);
+                              Problems* problems,
+                              const YamlLimits& limits = {});
 
 // Why `text` cannot be a plain value: bytes that are not UTF-8, or a control
 // character. Empty if it can.

@@ -208,10 +208,12 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
                           const RunFolder& folder) {
   fleet::HostsOfRun hosts{
       .endpoint = endpoint,
-      .pool = {
-          .files = FilesForHosts(folder),
-          .timeout = FromSeconds(config.cluster.host_timeout_s),
-          .processors_per_process = config.cluster.roles.at("actor").cores}};
+      .pool = {.files = FilesForHosts(folder),
+               .timeout = FromSeconds(config.cluster.host_timeout_s),
+               .processors_per_process =
+                   config.cluster.roles.at("actor").cores},
+      .is_restarted =
+          config.cluster.backend == fleet::ClusterBackend::kKubernetes};
   const int64_t num_tasks = config.cluster.slurm.actor_tasks;
   if (config.cluster.backend == fleet::ClusterBackend::kSlurm) {
     hosts.pool.idle_timeout = FromSeconds(config.cluster.slurm.idle_task_s);
@@ -234,6 +236,13 @@ fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
     }
   }
   return hosts;
+}
+
+// Whether nobody shall go on with the run: it is complete, or `fleet --stop` or
+// a person has ended it.
+bool IsOver(fleet::RunStatus status, const StopSignal& stop) {
+  return status == fleet::RunStatus::kComplete ||
+         (status == fleet::RunStatus::kStopped && !stop.is_termination());
 }
 
 int Run(RunConfig config, const Commands& commands,
@@ -322,6 +331,10 @@ int Run(RunConfig config, const Commands& commands,
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   // all of it, with the last evaluation
   const bool is_copied = copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
+  // Kubernetes starts a launcher again unless it ends with 0
+  if (config.cluster.backend == fleet::ClusterBackend::kKubernetes) {
+    return IsOver(result.status, stop) ? 0 : 1;
+  }
   return result.ok() && is_copied ? 0 : 1;
 }
 
@@ -457,7 +470,12 @@ int Launch(const Invocation& invocation, const std::string& given,
   const std::string& yaml = invocation.loaded.resolved_yaml;
   if (!resumed.empty()) {
     CheckSameRun(config, yaml, resumed);
-    CheckResume(invocation, task, resumed);
+    try {
+      CheckResume(invocation, task, resumed);
+    } catch (const RunIsComplete&) {
+      CompleteAtLimit(invocation.registry, resumed);
+      throw;
+    }
   }
   RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
                                      : RunFolder::Resume(resumed, yaml);

@@ -18,8 +18,8 @@
 #include "fleet/host_agent.h"
 #include "fleet/run_folder.h"
 #include "programs/roles/fleet_roles.h"
-#include "programs/run/check_run.h"
 #include "programs/run/invocation.h"
+#include "programs/run/make_workload.h"
 #include "programs/run/shell_word.h"
 
 namespace replicant::programs {
@@ -173,13 +173,14 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
   if (join.role.starts_with("server-")) {
     options.drain_timeout = std::chrono::seconds(20);
   }
+  const bool is_address = join.target.find("://") != std::string::npos;
   if (join.target == kInput) {
     options.lease_fd = STDIN_FILENO;
     const fleet::LauncherAddress launcher = ReadTicket(folder.path());
     options.find_launcher = [launcher] {
       return fleet::LauncherAddress(launcher);
     };
-  } else if (join.target.find("://") != std::string::npos) {
+  } else if (is_address) {
     options.find_launcher = [&join] {
       return fleet::LauncherAddress{join.target, join.key_file};
     };
@@ -195,23 +196,36 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
   }
   options.make_command = [&](const fleet::RoleId& id,
                              const std::filesystem::path& files) {
-    const std::filesystem::path config_file = files / "config.yaml";
-    const auto loaded =
-        LoadRunConfig(config::Document::FromFile(config_file), registry);
-    const RolePlan plan{
-        .config = loaded.config,
-        .commands = commands,
-        // a replay needs to know the size of a step
-        .task = id.role == "replay" ? CheckRun(loaded.config, registry.tasks)
-                                    : agents::TaskSpec{},
-        .run_folder = files,
-        .storage_folder = join.keep.empty() ? files : fs::path(join.keep),
-        .config_file = config_file,
-        .key_file = files / "run.key",
-        .began_ms = ""};
-    return MakeRole({.request = {.id = id}, .cpus = {}}, plan).command;
+    return JoinedCommand(id, files, join.keep, registry, commands);
   };
-  return fleet::RunHostAgent(options, stop) ? 0 : 1;
+  const bool is_good = fleet::RunHostAgent(options, stop);
+  // Kubernetes has another pod for one that it drains, unless that ends with 0
+  const bool is_drained = is_address && stop.is_termination();
+  return is_good && !is_drained ? 0 : 1;
+}
+
+std::vector<std::string> JoinedCommand(const fleet::RoleId& id,
+                                       const fs::path& files,
+                                       const fs::path& keep,
+                                       const Registry& registry,
+                                       const Commands& commands) {
+  const fs::path config_file = files / "config.yaml";
+  const auto loaded =
+      LoadRunConfig(config::Document::FromFile(config_file), registry);
+  const Invocation invocation{
+      .registry = registry, .commands = commands, .loaded = loaded};
+  const RolePlan plan{
+      .config = loaded.config,
+      .commands = commands,
+      // a replay needs to know the size of a step; the launcher has checked
+      // the run, which has files that are not on this host
+      .task = id.role == "replay" ? TaskOf(invocation) : agents::TaskSpec{},
+      .run_folder = files,
+      .storage_folder = keep.empty() ? files : keep,
+      .config_file = config_file,
+      .key_file = files / "run.key",
+      .began_ms = ""};
+  return MakeRole({.request = {.id = id}, .cpus = {}}, plan).command;
 }
 
 std::vector<fleet::HostLauncher::Host> LaunchedAgents(

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/config/command_line.h"
 #include "fleet/host_launcher.h"
+#include "fleet/protocol/heartbeat.h"
 #include "programs/run/commands.h"
 #include "programs/run/registry.h"
 #include "programs/run/run_config.h"
@@ -31,10 +33,20 @@ void AddJoin(config::CommandLine& command_line);
 //                                      they are lost with the agent
 //   --join_timeout_s S                 maximum time without a launcher
 //
-// Returns the exit code, or nothing for a command line without --join. Throws
+// Returns the exit code, or nothing for a command line without --join. An agent
+// that has joined by an address ends with 1 after a SIGTERM: pods do so. Throws
 // ConfigError for one that is wrong.
 std::optional<int> JoinRun(int argc, const char* const* argv,
                            const Registry& registry, const Commands& commands);
+
+// The command of a role on a host that has joined. `files` holds the run's
+// files that the launcher sends; `keep` is the folder of --keep; empty: none.
+// Throws ConfigError and IoError.
+std::vector<std::string> JoinedCommand(const fleet::RoleId& id,
+                                       const std::filesystem::path& files,
+                                       const std::filesystem::path& keep,
+                                       const Registry& registry,
+                                       const Commands& commands);
 
 // The agents that the launcher starts under ssh: one for the actors of each
 // host, and one for each shard of the replay. It writes its address and key to

@@ -13,6 +13,7 @@
 #include "base/config/edit.h"
 #include "base/error.h"
 #include "evaluation/evaluation_log.h"
+#include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
 #include "programs/run/make_workload.h"
 #include "replay/checkpoint/shard_folder.h"
@@ -34,38 +35,57 @@ struct Reached {
       fmt::format("--resume {}: {}", run_folder.string(), problem));
 }
 
-// Each limit that the run has reached already, with its key.
-void CheckLimits(const learner::LimitsConfig& limits, const Reached& reached,
-                 const std::filesystem::path& run_folder) {
+// The first limit that the run has reached already, with its key; "": none.
+std::string FindLimit(const learner::LimitsConfig& limits,
+                      const Reached& reached) {
+  std::string found;
   const auto check = [&](const char* key, auto limit, auto value,
                          const char* unit) {
-    if (limit <= 0 || value < limit) return;
-    Refuse(run_folder,
-           fmt::format("the run is complete: {} {} have reached "
-                       "learner.limits.{} = {}; hint: --set "
-                       "learner.limits.{}=N trains on to a higher limit, 0 "
-                       "without one",
-                       value, unit, key, limit, key));
+    if (!found.empty() || limit <= 0 || value < limit) return;
+    found = fmt::format(
+        "{} {} have reached learner.limits.{} = {}; hint: --set "
+        "learner.limits.{}=N trains on to a higher limit, 0 without one",
+        value, unit, key, limit, key);
   };
   check("max_steps", limits.max_steps, reached.steps, "steps");
   check("max_frames", limits.max_frames, reached.frames, "frames");
   check("max_epochs", limits.max_epochs, reached.epochs, "epochs");
   check("max_seconds", limits.max_seconds, reached.seconds,
         "seconds of training");
+  return found;
 }
 
-void CheckEvaluations(const evaluation::EvaluationConfig& evaluation,
-                      const std::filesystem::path& run_folder) {
-  if (!evaluation.enabled) return;
+// The same for the returns of its evaluations.
+std::string FindReturn(const evaluation::EvaluationConfig& evaluation,
+                       const std::filesystem::path& run_folder) {
+  if (!evaluation.enabled) return "";
   for (const auto& record : evaluation::ReadEvaluations(run_folder)) {
     if (!evaluation.IsGoodEnough(record.mean)) continue;
-    Refuse(run_folder,
-           fmt::format("the run is complete: return {:.1f} at step {} has "
-                       "reached evaluation.stop_at_return = {:g}; hint: --set "
-                       "evaluation.stop_at_return=N trains on to a higher "
-                       "return, null without such a limit",
-                       record.mean, record.step, *evaluation.stop_at_return));
+    return fmt::format(
+        "return {:.1f} at step {} has reached evaluation.stop_at_return = "
+        "{:g}; hint: --set evaluation.stop_at_return=N trains on to a higher "
+        "return, null without such a limit",
+        record.mean, record.step, *evaluation.stop_at_return);
   }
+  return "";
+}
+
+// What makes the run complete; "": nothing. A run without a checkpoint is not.
+std::string WhyComplete(const RunConfig& config,
+                        const std::filesystem::path& run_folder) {
+  const learner::CheckpointReader checkpoints(run_folder / "checkpoints");
+  const std::optional<learner::Manifest> newest = checkpoints.NewestManifest();
+  if (!newest) return "";
+  const auto agent_steps = agents::AgentStepsIn(
+      runtime::ReadCheckpointInfo(checkpoints.PathOf(newest->step)).metadata);
+  const std::string limit =
+      FindLimit(config.learner.limits,
+                {.steps = newest->step,
+                 .seconds = newest->seconds,
+                 .frames = agent_steps.value_or(0) * config.task.action_repeat,
+                 .epochs = newest->epochs.value_or(0.0)});
+  if (!limit.empty() || !config.has_actors()) return limit;
+  return FindReturn(config.evaluation, run_folder);
 }
 
 // The workload on one replica: its variables fit every strategy. An agent's is
@@ -149,18 +169,24 @@ void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
     replay::CheckNumShards(run_folder / "replay", config.replay.shards);
   }
   const learner::CheckpointReader checkpoints(run_folder / "checkpoints");
-  const std::optional<learner::Manifest> newest = checkpoints.NewestManifest();
-  if (!newest) return;
-  const auto agent_steps = agents::AgentStepsIn(
-      runtime::ReadCheckpointInfo(checkpoints.PathOf(newest->step)).metadata);
-  CheckLimits(config.learner.limits,
-              {.steps = newest->step,
-               .seconds = newest->seconds,
-               .frames = agent_steps.value_or(0) * config.task.action_repeat,
-               .epochs = newest->epochs.value_or(0.0)},
-              run_folder);
-  if (config.has_actors()) CheckEvaluations(config.evaluation, run_folder);
+  if (!checkpoints.NewestManifest()) return;
+  if (const std::string why = WhyComplete(config, run_folder); !why.empty()) {
+    throw RunIsComplete(fmt::format("--resume {}: the run is complete: {}",
+                                    run_folder.string(), why));
+  }
   CheckVariables(invocation, task, checkpoints, run_folder);
+}
+
+bool CompleteAtLimit(const Registry& registry,
+                     const std::filesystem::path& run_folder) {
+  using fleet::RunFolder;
+  const auto own = LoadRunConfig(
+      config::Document::FromFile(RunFolder::ConfigFile(run_folder)), registry);
+  if (WhyComplete(own.config, run_folder).empty()) return false;
+  if (RunFolder::StatusOf(run_folder) != fleet::RunStatus::kComplete) {
+    RunFolder::Complete(run_folder);
+  }
+  return true;
 }
 
 }  // namespace replicant::programs

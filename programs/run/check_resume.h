@@ -4,9 +4,16 @@
 #include <string>
 
 #include "agents/task_spec.h"
+#include "base/error.h"
 #include "programs/run/invocation.h"
 
 namespace replicant::programs {
+
+// A run that is to be resumed has reached one of its limits.
+class RunIsComplete : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
 
 // Throws ConfigError, with key and both values, if the run in `run_folder` has
 // another seed, workload, task, form of rewards or view than `resolved_yaml`,
@@ -20,10 +27,18 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
 // before any file of the run changes. Without a checkpoint, every configuration
 // passes.
 //
-// Throws ConfigError if the run has reached one of its limits, and names the
-// key to raise, or if the configured workload can load none of its checkpoints;
-// IoError if they cannot be read. `task` is the task of a run with actors.
+// Throws RunIsComplete if the run has reached one of its limits, and names the
+// key to raise; ConfigError if the configured workload can load none of its
+// checkpoints; IoError if they cannot be read. `task` is the task of a run with
+// actors.
 void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder);
+
+// Whether the run in `run_folder` has reached a limit of its own configuration.
+// Its state then says `complete`, even if the run was stopped just before, or
+// if the evaluation after its end was the first one that is good enough. Throws
+// ConfigError and IoError.
+bool CompleteAtLimit(const Registry& registry,
+                     const std::filesystem::path& run_folder);
 
 }  // namespace replicant::programs

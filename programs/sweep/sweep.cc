@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "base/process.h"
 #include "evaluation/evaluation_log.h"
 #include "fleet/run_folder.h"
+#include "programs/run/check_resume.h"
 #include "programs/run/learning_curve.h"
 #include "programs/run/run_config.h"
 #include "programs/sweep/sweep_config.h"
@@ -62,6 +64,13 @@ struct Member {
   fs::path folder, config_file, log;
   std::unique_ptr<Process> process;
   std::optional<RunStatus> status;  // none: not started yet
+  fs::file_time_type state_before;  // state_time() before its fleet
+
+  // When the state of the run was last written.
+  fs::file_time_type state_time() const {
+    std::error_code none;
+    return fs::last_write_time(folder / "state.yaml", none);
+  }
 
   // Tells why the median rule has stopped the run, if it has.
   fs::path verdict_file() const { return fs::path(folder) += ".stopped"; }
@@ -74,13 +83,14 @@ class Sweep {
  public:
   Sweep(const fs::path& file, const Registry& registry,
         const Commands& commands)
-      : commands_(commands),
+      : registry_(registry),
+        commands_(commands),
         config_(
             config::Load<SweepConfig>(config::Document::FromFile(file)).config),
         folder_(fs::absolute(config_.folder.empty()
                                  ? fs::path("sweeps") / file.stem()
                                  : fs::path(config_.folder))) {
-    MakeMembers(file, registry);
+    MakeMembers(file);
   }
 
   int Run() {
@@ -115,7 +125,7 @@ class Sweep {
  private:
   // Reads the configuration of every run, so that a mistake comes before the
   // first one starts.
-  void MakeMembers(const fs::path& file, const Registry& registry) {
+  void MakeMembers(const fs::path& file) {
     const fs::path base = file.parent_path() / config_.config;
     for (SweepRun& run : RunsOf(config_)) {
       Member member{.run = std::move(run),
@@ -128,7 +138,7 @@ class Sweep {
       settings.push_back(config::Setting("run.dir", member.folder.string()));
       try {
         resolved_.push_back(
-            LoadRunConfig(config::Document::FromFile(base, settings), registry)
+            LoadRunConfig(config::Document::FromFile(base, settings), registry_)
                 .resolved_yaml);
       } catch (const ConfigError& e) {
         throw ConfigError(fmt::format(
@@ -236,8 +246,14 @@ class Sweep {
   void Start(Member* member) {
     std::vector<std::string> command = commands_.Of("fleet");
     const bool is_new = !RunFolder::StatusOf(member->folder);
+    if (!is_new && CompleteAtLimit(registry_, member->folder)) {
+      member->status = RunStatus::kComplete;
+      Say(*member, "complete");
+      return;
+    }
     command.push_back(is_new ? "--config" : "--resume");
     command.push_back((is_new ? member->config_file : member->folder).string());
+    member->state_before = member->state_time();
     member->process =
         std::make_unique<Process>(ProcessOptions{.command = command,
                                                  .stdout_file = member->log,
@@ -259,8 +275,9 @@ class Sweep {
   void Conclude(const ExitStatus& exit, Member* member) {
     member->status =
         RunFolder::StatusOf(member->folder).value_or(RunStatus::kFailed);
-    // one that has died before it could say so
-    if (!exit.ok() && member->status != RunStatus::kStopped) {
+    // one that has died before it could say so, or has not started at all
+    if (!exit.ok() && (member->status != RunStatus::kStopped ||
+                       member->state_time() == member->state_before)) {
       member->status = RunStatus::kFailed;
     }
     const auto records = evaluation::ReadEvaluations(member->folder);
@@ -345,6 +362,7 @@ class Sweep {
     }
   }
 
+  const Registry& registry_;
   const Commands commands_;
   const SweepConfig config_;
   const fs::path folder_;

@@ -160,6 +160,17 @@ TEST(StopSignalTest, CountsSignalsInsteadOfEndingTheProcess) {
   EXPECT_EQ(stop.count(), 2);
 }
 
+// Would catch a second order where a system has sent one by two ways.
+TEST(StopSignalTest, ASignalThatComesTwiceAtOnceCountsOnce) {
+  ::signal(SIGHUP, SIG_DFL);
+  const StopSignal stop;
+  ::raise(SIGINT);
+  ::raise(SIGINT);
+  EXPECT_EQ(stop.count(), 1);
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP}) ::raise(signal);
+  EXPECT_EQ(stop.count(), 2);
+}
+
 // Would catch a role that ends out of turn when a batch system sends SIGTERM to
 // all processes of a run.
 TEST(StopSignalTest, AChildObeysTheSigtermOfItsParentAlone) {

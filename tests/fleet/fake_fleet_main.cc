@@ -1,11 +1,13 @@
 // Runs a fleet of any roles:
 //
-//   fake_fleet FOLDER [--resume] [--set KEY=VALUE]...
+//   fake_fleet FOLDER [--resume] [--hosts] [--set KEY=VALUE]...
 //     [--role ROLE INDEX START_STAGE STOP_STAGE BUDGET
 //      restart|done|completes|optional COMMAND...]...
 //
-// FOLDER is the run's. Ends with 0 if the run went well, else 1; prints the
-// result as its last lines.
+// FOLDER is the run's; --hosts lets hosts join, which wait for the next start
+// of a run that has failed. Ends with 0 if the run went well, else 1; prints
+// the result as its last lines.
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -58,6 +60,11 @@ int Main(const std::vector<std::string>& words) {
   FleetRun run;
   for (size_t i = 1; i < words.size(); ++i) {
     if (words[i] == "--resume") is_resume = true;
+    if (words[i] == "--hosts") {
+      run.hosts = {.endpoint = "tcp://127.0.0.1:*",
+                   .pool = {.files = {}, .timeout = std::chrono::seconds(1)},
+                   .is_restarted = true};
+    }
     if (words[i] == "--set") overrides.push_back(words.at(++i));
     if (words[i] == "--role") {
       size_t end = i + 1;

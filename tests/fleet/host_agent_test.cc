@@ -79,6 +79,7 @@ class HostAgentTest : public ::testing::Test {
             [this] {
               return LauncherAddress{endpoint_, key_file_};
             },
+        .is_over = is_over_,
         .make_command =
             [&](const RoleId&, const std::filesystem::path& folder) {
               folder_of_agent_ = folder;
@@ -107,6 +108,7 @@ class HostAgentTest : public ::testing::Test {
   std::optional<Thread> loop_;
   std::string endpoint_;
   std::filesystem::path folder_of_agent_;
+  std::function<bool()> is_over_ = [] { return false; };
   int lease_fd_ = -1;
 };
 
@@ -166,6 +168,20 @@ TEST_F(HostAgentTest, EndsItsProcessesWithoutALauncher) {
   EXPECT_FALSE(is_good);
   EXPECT_EQ(::kill(std::stoi(ReadFile(log_)), 0), -1);
   process.reset();
+}
+
+// Would catch an agent that ends while the run's folder cannot be read.
+TEST_F(HostAgentTest, AStateThatCannotBeReadIsNoEnd) {
+  std::atomic<int> num_looks = 0;
+  is_over_ = [&]() -> bool {
+    ++num_looks;
+    throw ConfigError("state.yaml: damaged");
+  };
+  EXPECT_FALSE(RunAgent({"/bin/true"}, [&] {
+    EXPECT_TRUE(Await([&] { return pool_->HasRoom({"actor", 0}); }));
+    StopServing();
+  }));
+  EXPECT_GT(num_looks, 0);
 }
 
 // Would catch an actor that counts as failed, or steps that are dropped.

@@ -16,6 +16,9 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
+#include "base/thread.h"
+#include "fleet/host_agent.h"
+#include "fleet/run_report.h"
 #include "tests/support/http_get.h"
 #include "tests/support/stalled_disk.h"
 
@@ -299,6 +302,34 @@ TEST_F(RunFleetTest, TheConsoleHasTheWarningsAndErrorsOfTheRoles) {
   fleet_->Signal(SIGTERM);
   EXPECT_EQ(ExitCode(), 0) << Output();
   EXPECT_THAT(Output(), Not(HasSubstr("step 6")));
+}
+
+// Would catch hosts that take a failure for the end of a run, and are away when
+// its launcher is started again.
+TEST_F(RunFleetTest, HostsWaitForARunThatHasFailed) {
+  AddRole("actor", "0", "0", "0", "restart", {"run", "await=go", "exit=1"});
+  Start({"--hosts"});
+  ASSERT_TRUE(AwaitOutput("actor-0 runs")) << Output();
+  ASSERT_TRUE(Await(
+      [this] { return std::filesystem::exists(RunFolder::ReportFile(run_)); }));
+  const std::string endpoint = RunReport::Read(run_).endpoint;
+  const Thread failure("failure", [this](const Thread::StopToken&) {
+    EXPECT_TRUE(AwaitOutput("host test joins")) << Output();
+    std::ofstream(work_.path() / "go") << "";
+  });
+  const StopSignal stop;
+  // not told to leave, it looks for the next launcher
+  EXPECT_FALSE(RunHostAgent({.find_launcher =
+                                 [&endpoint] {
+                                   return LauncherAddress{endpoint, ""};
+                                 },
+                             .make_command = {},
+                             .host = "test",
+                             .slots = 1,
+                             .join_timeout = seconds(1)},
+                            stop));
+  EXPECT_EQ(ExitCode(), 1) << Output();
+  EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
 }
 
 TEST_F(RunFleetTest, ServesTheNumbersOfItsRoles) {

@@ -102,6 +102,19 @@ TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
   EXPECT_NE(run.find("- time"), run.rfind("- time"));
 }
 
+// Would catch a state that is larger than a configuration may be.
+TEST_F(RunFolderTest, ARunOfManyRolesGoesOn) {
+  constexpr uint32_t kRoles = 10'000;
+  {
+    RunFolder folder = RunFolder::Create(Config(), "{}\n");
+    for (uint32_t i = 0; i < kRoles; ++i) folder.NextIncarnation({"actor", i});
+    folder.SetStatus(RunStatus::kStopped);
+  }
+  EXPECT_EQ(RunFolder::StatusOf(path_), RunStatus::kStopped);
+  RunFolder folder = RunFolder::Resume(path_);
+  EXPECT_EQ(folder.NextIncarnation({"actor", kRoles - 1}), 2u);
+}
+
 // A resume that fails leaves the configuration that fits the checkpoints.
 TEST_F(RunFolderTest, AChangedConfigurationCountsOnceTheRunHasStartedWithIt) {
   { RunFolder::Create(Config(), "run:\n  seed: 7\n"); }

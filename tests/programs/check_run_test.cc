@@ -16,6 +16,8 @@
 #include "base/fs.h"
 #include "base/rpc/curve.h"
 #include "engine/kernels/backend.h"
+#include "evaluation/evaluation_log.h"
+#include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "programs/run/check_resume.h"
@@ -374,6 +376,33 @@ TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
   EXPECT_THAT(refusal("max_epochs: 2.6"),
               StartsWith("--resume " + folder.path().string() +
                          ": the configuration does not fit"));
+}
+
+// Would catch a run that each resume refuses, and that never counts as
+// complete.
+TEST(CheckResumeTest, ARunAtItsOwnLimitIsComplete) {
+  const TemporaryFolder folder;
+  const std::filesystem::path run = folder.path() / "run";
+  const Registry registry = Registry::BuiltIn();
+  {
+    fleet::RunFolder created =
+        fleet::RunFolder::Create({.dir = run.string()},
+                                 "task: {name: cartpole-swingup}\n"
+                                 "learner: {limits: {max_steps: 10}}\n"
+                                 "evaluation: {stop_at_return: 500}\n");
+    created.NextIncarnation({"actor", 0});
+    created.SetStatus(fleet::RunStatus::kStopped);
+  }
+  learner::CheckpointFolder checkpoints(run / "checkpoints", 1);
+  checkpoints.Save({}, {.step = 8, .metadata = {}});
+  checkpoints.Complete({.step = 8, .id = 1});
+  EXPECT_FALSE(CompleteAtLimit(registry, run));
+  EXPECT_EQ(fleet::RunFolder::StatusOf(run), fleet::RunStatus::kStopped);
+
+  evaluation::EvaluationLog(run, 0.0).Write({.step = 8, .mean = 501.0});
+  EXPECT_TRUE(CompleteAtLimit(registry, run));
+  EXPECT_EQ(ReadFile(run / "state.yaml"),
+            "status: complete\nstarts: 1\nroles:\n  actor-0: {last: 1}\n");
 }
 
 // A service takes them; the clients of a run could not use them.

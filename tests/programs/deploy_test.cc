@@ -312,6 +312,21 @@ TEST_F(DeployTest, SkypilotGetsAJobGroupWhoseLearnerIsPrimary) {
   EXPECT_EQ(status.st_mode & 07777, 0600u);
 }
 
+// Would catch a replay that wants the learner's files on its own host.
+TEST_F(DeployTest, AReplayThatJoinsNeedsTheSizeOfAStepOnly) {
+  const fs::path files = parent_.path();
+  AtomicWriteFile(files / "config.yaml",
+                  "task: {name: cartpole-swingup}\n"
+                  "evaluation: {video: {camera: nowhere}}\n"
+                  "replay: {prior: {folder: /not/here}}\n"
+                  "learner: {batch_shares: {default: 0.5, prior: 0.5}}\n");
+  EXPECT_THAT(JoinedCommand({"replay", 0}, files, "/kept", Registry::BuiltIn(),
+                            Commands::InFolder("/opt")),
+              ::testing::IsSupersetOf({"replay.action_bytes=4",
+                                       "replay.checkpoint_folder=/kept/"
+                                       "replay"}));
+}
+
 TEST_F(DeployTest, HostsUnderSshTakeTheShardsInOrder) {
   const auto load = [](int shards) {
     return LoadRunConfig(

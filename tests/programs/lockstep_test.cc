@@ -323,10 +323,10 @@ TEST_F(LockstepTest, ASignalEndsAnEvaluation) {
        .stdout_file = folder_.path() / "out",
        .stderr_file = folder_.path() / "out"});
   std::this_thread::sleep_for(std::chrono::seconds(3));
-  process.Signal(SIGTERM);
+  process.Signal(SIGINT);
   // the last evaluation begins
   std::this_thread::sleep_for(std::chrono::seconds(1));
-  process.Signal(SIGTERM);
+  process.Signal(SIGINT);
   const auto status = process.Wait(std::chrono::seconds(30));
   ASSERT_TRUE(status.has_value());
   EXPECT_TRUE(status->ok());

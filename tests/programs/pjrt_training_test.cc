@@ -120,7 +120,7 @@ TEST_F(PjrtTrainingTest, AMistakeIsOneClearLineBeforeAnythingRuns) {
   const CommandResult file = Run(
       REPLICANT_FLEET, "x",
       "learner.replication={backend: pjrt, pjrt: {plugin: /no/such.so}}", 50);
-  EXPECT_EQ(file.status.code, 1);
+  EXPECT_EQ(file.status.code, kExitConfig);
   EXPECT_THAT(file.output, HasSubstr("learner.replication.pjrt.plugin: "
                                      "/no/such.so: no such file"));
   const CommandResult strategy =
@@ -128,7 +128,7 @@ TEST_F(PjrtTrainingTest, AMistakeIsOneClearLineBeforeAnythingRuns) {
           "learner.replication={strategy: hogwild, replicas: 2, backend: pjrt, "
           "pjrt: {plugin: /no/such.so}}",
           50);
-  EXPECT_EQ(strategy.status.code, 1);
+  EXPECT_EQ(strategy.status.code, kExitConfig);
   EXPECT_THAT(strategy.output,
               HasSubstr("learner.replication.backend: pjrt is not for strategy "
                         "hogwild"));

@@ -127,6 +127,39 @@ TEST_F(TrainingControlTest, TheNumberOfActorsChangesWhileItTrains) {
   EXPECT_EQ(model_of(moved), "  mjcf: model/model.xml");
 }
 
+// Would catch a run that counts as complete once its node is drained.
+TEST_F(TrainingControlTest, UnderKubernetesTheCodeSaysWhetherTheRunGoesOn) {
+  const std::string join = "hosts join at ";
+  for (const auto& [signal, code] :
+       {std::pair(SIGTERM, 1), std::pair(SIGINT, 0)}) {
+    Process fleet(
+        {.command =
+             Command({"learner.limits.max_steps=0", "evaluation.enabled=false",
+                      "cluster={backend: kubernetes, address: 127.0.0.1, "
+                      "local_actors: 1}"}),
+         .stdout_file = folder_.path() / "out",
+         .stderr_file = folder_.path() / "out"});
+    ASSERT_TRUE(AwaitFile(run_ / "status.json", "\"updates_per_s\""))
+        << Output();
+    const size_t begin = Output().rfind(join) + join.size();
+    const std::string endpoint =
+        Output().substr(begin, Output().find('\n', begin) - begin);
+    const auto log = folder_.path() / "agent";
+    Process agent({.command = {REPLICANT_FLEET, "--join", endpoint,
+                               "--key_file", run_ / "run.key"},
+                   .stdout_file = log,
+                   .stderr_file = log});
+    ASSERT_TRUE(AwaitFile(log, "has joined the run")) << ReadFile(log);
+    agent.Signal(signal);
+    EXPECT_EQ(agent.Wait(), (ExitStatus{code, 0})) << ReadFile(log);
+    fleet.Signal(signal);
+    EXPECT_EQ(fleet.Wait(), (ExitStatus{code, 0})) << Output();
+    EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: stopped\n"));
+    std::filesystem::remove_all(run_);
+    std::filesystem::remove(log);
+  }
+}
+
 // Would catch a number that was renamed, and a panel that stays empty.
 TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
   const std::string dashboard =

@@ -23,9 +23,9 @@ class TrainingMistakesTest : public TrainingFixture {};
 
 TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   const auto expect = [&](const std::string& setting,
-                          const std::string& message) {
+                          const std::string& message, int code = kExitConfig) {
     const CommandResult result = RunFleet({setting});
-    EXPECT_EQ(result.status.code, 1) << setting;
+    EXPECT_EQ(result.status.code, code) << setting;
     EXPECT_THAT(result.output, HasSubstr(message));
     EXPECT_FALSE(std::filesystem::exists(run_)) << setting;
   };
@@ -33,11 +33,11 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("actors.count=0", "actors.count");
   expect("task.name=cartpole-swingu", "cartpole-swingup");
   expect("agent.distribution.v_max=10", "v_max");
-  expect("run.dir=/proc/none", "/proc/none");
+  expect("run.dir=/proc/none", "/proc/none", 1);
   expect("evaluation.video.camera=nowhere", "nowhere");
   expect("evaluation={enabled: false, stop_at_return: 5}",
          "evaluation.stop_at_return: needs evaluations");
-  expect("task.suite_folder=/nowhere", "/nowhere");
+  expect("task.suite_folder=/nowhere", "/nowhere", 1);
   expect("task.pixels={enabled: true, camera: front}", "front");
   expect("agent.networks.encoder.kind=light",
          "agent.networks.encoder.kind: wants pixels");
@@ -68,7 +68,7 @@ TEST_F(TrainingMistakesTest, ACommandStandsAlone) {
     command.insert(command.end(), words.begin(), words.end());
     const CommandResult result =
         RunCommand({.command = command}, std::chrono::minutes(1));
-    EXPECT_EQ(result.status.code, 1);
+    EXPECT_EQ(result.status.code, kExitConfig);
     EXPECT_THAT(result.output, HasSubstr(message));
     EXPECT_FALSE(std::filesystem::exists(run_));
   }
@@ -107,7 +107,7 @@ TEST_F(TrainingMistakesTest, AnAddressInUseIsNamed) {
   rpc::ZmqSocket socket(context, rpc::SocketType::kRouter);
   const std::string endpoint = socket.Bind("tcp://127.0.0.1:*");
   const CommandResult result = RunFleet({"replay.bind=" + endpoint});
-  EXPECT_EQ(result.status.code, 1);
+  EXPECT_EQ(result.status.code, kExitConfig);
   EXPECT_THAT(result.output,
               HasSubstr("fleet: replay.bind: bind " + endpoint +
                         ": Address already in use; hint: another process "

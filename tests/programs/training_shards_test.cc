@@ -106,7 +106,7 @@ TEST_F(TrainingShardsTest, AKilledShardComesBackAndTheTrainingGoesOn) {
   // another number of shards is refused, and nothing is changed
   const int64_t step = NewestStep();
   const CommandResult refused = Resume("replay.shards=3", step + 10);
-  EXPECT_EQ(refused.status.code, 1);
+  EXPECT_EQ(refused.status.code, kExitConfig);
   EXPECT_THAT(refused.output,
               HasSubstr("replay.shards: 3, but " + (run_ / "replay").string() +
                         " holds checkpoints of 2; "));

@@ -83,6 +83,15 @@ TEST_F(TrainingSweepTest, TrainsEveryRunAndComparesThem) {
   EXPECT_THAT(again.output,
               AllOf(Not(HasSubstr("starts")), HasSubstr("last return")));
 
+  // a run that was stopped at its limit, too
+  AtomicWriteFile(sweep_ / "001/state.yaml", "status: stopped\nstarts: 1\n");
+  const CommandResult at_limit = RunSweep(file);
+  EXPECT_TRUE(at_limit.status.ok()) << at_limit.output;
+  EXPECT_THAT(at_limit.output, AllOf(HasSubstr("seed 1) complete\n"),
+                                     Not(HasSubstr("goes on"))));
+  EXPECT_THAT(ReadFile(sweep_ / "001/state.yaml"),
+              HasSubstr("status: complete\n"));
+
   // other settings do not mix with what is there
   const CommandResult changed =
       RunSweep(WriteSweep("learner.limits.max_steps=40",
