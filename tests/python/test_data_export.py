@@ -152,6 +152,18 @@ def test_a_recording_comes_back_and_so_does_its_export_to_minari(tmp_path):
     np.testing.assert_array_equal(minari.bounds, [[-2.0], [2.0]])
 
 
+def test_a_single_array_of_a_dictionary_keeps_its_name_in_minari(tmp_path):
+    for name, column in (("arm", "observations/arm"), ("", "observations")):
+        episode = recorded(4, True)
+        episode.observations = {name: episode.observations["arm"]}
+        Writer(tmp_path / f"r{name}", ([-2.0], [2.0]), 50.0).write(episode)
+        data.export(tmp_path / f"r{name}", tmp_path / f"m{name}", "minari")
+        minari = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / f"m{name}")}))
+        assert minari.defaults["observation"] == [column]
+        np.testing.assert_array_equal(minari.episode(0, None).columns[column],
+                                      episode.observations[name])
+
+
 def test_a_recording_of_another_environment_is_not_mixed_in(tmp_path):
     Writer(tmp_path, (np.float32([-1]), np.float32([1])), 50.0)
     with pytest.raises(InvalidArgument, match="another recording"):

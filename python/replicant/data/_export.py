@@ -96,10 +96,12 @@ class _RunReplay:
 
 def _steps_of_task(policy, env) -> _Steps:
     core = policy._core
-    images = [(name, (*shape[:2], shape[2] // core.frame_stack))
+    # an observation that is an array, not a dictionary, has no name
+    is_dict = hasattr(env.observation_space, "spaces")
+    images = [(name if is_dict else "", (*shape[:2], shape[2] // core.frame_stack))
               for name, shape in core.images.items()]
     size = core.state_size if images else math.prod(core.observation_shape)
-    return _Steps(numbers=[("state" if images else "", (size,))] if size else [], images=images,
+    return _Steps(numbers=[("state" if is_dict else "", (size,))] if size else [], images=images,
                   low=env.action_space.low, high=env.action_space.high,
                   frames_per_second=1.0 / env.dt)
 
