@@ -12,9 +12,10 @@ pytest.importorskip("yaml")
 from data_sets import recorded  # noqa: E402
 
 from replicant import _process, data, replay  # noqa: E402
+from replicant.data._command import main  # noqa: E402
 from replicant.data._import import open_source  # noqa: E402
 from replicant.data._recording import Writer  # noqa: E402
-from replicant.errors import Error, InvalidArgument  # noqa: E402
+from replicant.errors import ConfigError, Error, InvalidArgument  # noqa: E402
 
 
 class TwoCameras(gymnasium.Env):
@@ -236,3 +237,37 @@ def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
     env.close()
     with pytest.raises(Error, match="format: got 'csv', want minari, lerobot"):
         data.export(tmp_path / "r", tmp_path / "x", "csv")
+
+
+@pytest.mark.parametrize(("options", "words", "message"), [
+    ({"episodes": 5}, ["--episodes", "5"], "episodes: got 5, but {r} is a recording; only a run takes it"),
+    ({"which": "best"}, ["--which", "best"],
+     "which: got 'best', but {r} is a recording; only a run takes it"),
+    ({"make_env": "a.py:b"}, ["--make-env", "a.py:b"],
+     "make_env: got 'a.py:b', but {r} is a recording; only a run takes it"),
+    ({"pictures": "video"}, ["--pictures", "video"],
+     "pictures: got 'video' with the format 'minari'; only lerobot's can be chosen"),
+])
+def test_an_option_that_does_nothing_for_a_recording_is_refused(tmp_path, capsys, options, words,
+                                                                message):
+    Writer(tmp_path / "r", ([-2.0], [2.0]), 50.0).write(recorded(4, True))
+    message = message.format(r=tmp_path / "r")
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path / "r", tmp_path / "m", "minari", **options)
+    assert str(raised.value) == message
+    assert main(["export", str(tmp_path / "r"), "--to", str(tmp_path / "m"), "--format", "minari",
+                 *words]) == 1
+    assert capsys.readouterr().err == f"replicant data: {message}\n"
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"which": "best"}, "which: got 'best' without episodes, which the policy would play; hint: "
+     "episodes=N, or --episodes N"),
+    ({"episodes": 0}, "episodes: got 0, want a number of at least 1"),
+])
+def test_an_option_that_does_nothing_for_a_run_is_refused(tmp_path, options, message):
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path, tmp_path / "m", "minari", **options)
+    assert str(raised.value) == message

@@ -160,18 +160,17 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
 
     source    a recording of envs.Recorder, or the folder of a run
     format    "minari": hdf5, with pictures as they are; "lerobot": v3
-    episodes  None: of a run, the whole episodes in its replay's checkpoint. A number: its policy
+    episodes  of a run: None: the whole episodes in its replay's checkpoint. A number: its policy
               plays as many
-    which     the run's "newest" policy, or the "best"
+    which     of a run's policies plays: the "newest", or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
     make_env  of a run that was trained with it, see replicant.train()
     progress  called after each episode with the number of those written, and of all
 
     The folder appears when all is written.
     """
-    if format not in FORMATS:
-        raise ConfigError(f"format: got {format!r}, want {', '.join(FORMATS)}")
     to, source = pathlib.Path(folder), pathlib.Path(source)
+    _check(source, format, episodes, which, pictures, make_env)
     if to.exists():
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -187,6 +186,26 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         writer.close()
         shutil.move(part, to)
     return len(opened)
+
+
+def _check(source: pathlib.Path, format: str, episodes, which, pictures, make_env) -> None:
+    """ConfigError for an option that is wrong or would do nothing."""
+    if format not in FORMATS:
+        raise ConfigError(f"format: got {format!r}, want {', '.join(FORMATS)}")
+    if pictures != "png" and format != "lerobot":
+        raise ConfigError(f"pictures: got {pictures!r} with the format {format!r}; only lerobot's "
+                          "can be chosen")
+    if (source / "recording.json").exists():
+        for name, given, default in (("episodes", episodes, None), ("which", which, "newest"),
+                                     ("make_env", make_env, None)):
+            if given != default:
+                raise ConfigError(f"{name}: got {given!r}, but {source} is a recording; only a run "
+                                  "takes it")
+    if episodes is None and which != "newest":
+        raise ConfigError(f"which: got {which!r} without episodes, which the policy would play; "
+                          "hint: episodes=N, or --episodes N")
+    if episodes is not None and episodes < 1:
+        raise ConfigError(f"episodes: got {episodes!r}, want a number of at least 1")
 
 
 def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, which: str, make_env):
