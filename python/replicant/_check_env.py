@@ -17,10 +17,9 @@ import gymnasium
 import numpy as np
 
 from replicant import _make_env
-from replicant._adapter import Adapter, bounds_of, close_environment, is_dm_env
+from replicant._adapter import MAX_EPISODE_STEPS, Adapter, bounds_of, close_environment, is_dm_env
 from replicant.errors import Error
 
-MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _DISCOUNT = 0.99  # for the proposed bounds of returns
 _RAISED = (Exception, SystemExit)  # by a user's code: it may call sys.exit()

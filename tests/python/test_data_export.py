@@ -47,6 +47,11 @@ class TwoCameras(gymnasium.Env):
         return self._see(), float(action[0]), self.count == 12, False, {}
 
 
+class Endless(TwoCameras):
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {}
+
+
 def train(folder, task, **environment):
     """A short run in one process."""
     (folder / "run.yaml").write_text(
@@ -125,6 +130,23 @@ def test_the_policy_of_a_run_with_make_env_plays_its_export(tmp_path):
                                       [o["arm"]["joint"] for o in newest])
         np.testing.assert_array_equal(played["observations/arm/grip"],
                                       np.eye(3)[[o["arm"]["grip"] for o in newest]])
+    source.close()
+
+
+def test_an_export_warns_of_what_it_leaves_out_and_cuts_an_episode_without_end(tmp_path, monkeypatch):
+    run = train(tmp_path, "{name: python-environment, action_repeat: 2, pixels: {enabled: true}, "
+                "disturbances: {delays: {actions: 2}}}", REPLICANT_MAKE_ENV=f"{__file__}:TwoCameras")
+    monkeypatch.setattr("replicant.data._export.MAX_EPISODE_STEPS", 31)
+    with pytest.warns(UserWarning) as warned:
+        data.export(run, tmp_path / "m", "minari", episodes=1, make_env=f"{__file__}:Endless")
+    assert [str(one.message) for one in warned] == [
+        "policy: environments without the run's task.disturbances; hint: `replicant evaluator "
+        "--checkpoint RUN` evaluates with them",
+        "export: an episode had no end after 31 control steps and is cut off there; hint: give the "
+        "environment a time limit, such as gymnasium.wrappers.TimeLimit"]
+    source = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / "m")}))
+    played = source.episode(0, None)
+    assert played.num_steps == 16 and not played.columns["terminations"].any()
     source.close()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from replicant._adapter import MAX_EPISODE_STEPS
 from replicant.data import _recording
 from replicant.data._episode import Recorded, need
 from replicant.data._replay_folder import ReplayFolder
@@ -139,10 +140,13 @@ class _OwnEnvironment:
 
             adapter.reset(seed)
             see()
-            for action, of_repeat, discount, _ in self._policy._play_steps(adapter):
+            for action, of_repeat, discount, is_over in self._policy._play_steps(
+                    adapter, MAX_EPISODE_STEPS):
                 actions.append(action)
                 rewards.append(self._reduce(of_repeat))
                 see()
+            if not is_over:
+                self._policy._warn_of_a_cut("export", MAX_EPISODE_STEPS)
             yield Recorded(
                 observations=self.steps.named(np.stack(numbers), np.stack(pixels)),
                 action=np.stack(actions).astype(np.float32), reward=np.float64(rewards),
@@ -161,7 +165,9 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
     source    a recording of envs.Recorder, or the folder of a run
     format    "minari": hdf5, with pictures as they are; "lerobot": v3
     episodes  of a run: None: the whole episodes in its replay's checkpoint. A number: its policy
-              plays as many
+              plays as many, without the run's task.randomization, task.disturbances and
+              task.distractions, with a warning. One without an end is cut off after 20,000
+              control steps, with a warning
     which     of a run's policies plays: the "newest", or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
     make_env  of a run that was trained with it, see replicant.train()
@@ -221,6 +227,8 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
         (source / "config.yaml").read_text(encoding="utf-8"))["task"]
     reward_of_repeat = task["action_repeat_reward"]
     policy = Policy.load(source, which=which, make_env=make_env)
+    if episodes is not None:
+        policy._warn_of_what_is_left_out()
     if make_env is not None:
         own = _OwnEnvironment(policy, reward_of_repeat, episodes or 0)
         if episodes is not None:
