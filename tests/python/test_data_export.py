@@ -293,3 +293,12 @@ def test_an_option_that_does_nothing_for_a_run_is_refused(tmp_path, options, mes
     with pytest.raises(ConfigError) as raised:
         data.export(tmp_path, tmp_path / "m", "minari", **options)
     assert str(raised.value) == message
+
+
+def test_episodes_with_goals_in_hindsight_are_not_exported(tmp_path):
+    (tmp_path / "config.yaml").write_text("actors: {hindsight: {goals: 4}}\n")
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path, tmp_path / "m", "minari")
+    assert str(raised.value) == (
+        f"{tmp_path}: its replay holds episodes with other goals than they had "
+        "(actors.hindsight.goals: 4); hint: episodes=N, or --episodes N, which its policy plays")

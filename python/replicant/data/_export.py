@@ -164,7 +164,8 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
 
     source    a recording of envs.Recorder, or the folder of a run
     format    "minari": hdf5, with pictures as they are; "lerobot": v3
-    episodes  of a run: None: the whole episodes in its replay's checkpoint. A number: its policy
+    episodes  of a run: None: the whole episodes in its replay's checkpoint, which have other goals
+              in a run with actors.hindsight.goals and are refused then. A number: its policy
               plays as many, without the run's task.randomization, task.disturbances and
               task.distractions, with a warning. One without an end is cut off after 20,000
               control steps, with a warning
@@ -220,12 +221,17 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
     if not (source / "config.yaml").exists():
         raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
                       "has a config.yaml")
+    # the run's, with all keys of its version
+    config = need("yaml", "the run's configuration").safe_load(
+        (source / "config.yaml").read_text(encoding="utf-8"))
+    goals = config["actors"].get("hindsight", {}).get("goals", 0)
+    if episodes is None and goals > 0:
+        raise ConfigError(f"{source}: its replay holds episodes with other goals than they had "
+                          f"(actors.hindsight.goals: {goals}); hint: episodes=N, or --episodes N, "
+                          "which its policy plays")
     from replicant import Policy
 
-    # the run's, with all keys
-    task = need("yaml", "the run's configuration").safe_load(
-        (source / "config.yaml").read_text(encoding="utf-8"))["task"]
-    reward_of_repeat = task["action_repeat_reward"]
+    reward_of_repeat = config["task"]["action_repeat_reward"]
     policy = Policy.load(source, which=which, make_env=make_env)
     if episodes is not None:
         policy._warn_of_what_is_left_out()
