@@ -9,9 +9,10 @@ import pytest
 pytest.importorskip("h5py")
 pytest.importorskip("yaml")
 
-from data_sets import recorded  # noqa: E402
+from data_sets import recorded, steps_of  # noqa: E402
 
 from replicant import _process, data, replay  # noqa: E402
+from replicant._observation_form import ObservationForm  # noqa: E402
 from replicant.data._command import main  # noqa: E402
 from replicant.data._import import open_source  # noqa: E402
 from replicant.data._recording import Writer  # noqa: E402
@@ -244,6 +245,56 @@ def test_record_keeps_the_newest_frame_of_a_stack(tmp_path):
     assert stored.shape == (11, 16, 20, 3)
     np.testing.assert_array_equal(stored[:10], seen)
     assert source.frames_per_second == 0.5  # 100 control steps of 0.02 s
+
+
+class Samples(gymnasium.Env):
+    """Observes samples of its space, dictionaries in another order than it; ends after three."""
+
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+    def __init__(self, space):
+        self.observation_space = space
+
+    def _see(self):
+        self.count += 1
+        seen = self.observation_space.sample()
+        return dict(reversed(seen.items())) if isinstance(seen, dict) else seen
+
+    def reset(self, *, seed=None, options=None):
+        self.observation_space.seed(seed)
+        self.count = 0
+        return self._see(), {}
+
+    def step(self, action):
+        return self._see(), 0.5, self.count == 4, False, {}
+
+
+@pytest.mark.parametrize("space", [
+    gymnasium.spaces.Dict({
+        "front": gymnasium.spaces.Box(0, 255, (3, 16, 20), np.uint8),
+        "grip": gymnasium.spaces.Discrete(3, start=-1),
+        "joint": gymnasium.spaces.Box(-1, 1, (2, 2), np.float32),
+        "wrist": gymnasium.spaces.Box(0, 255, (16, 12), np.uint8)}),
+    gymnasium.spaces.MultiDiscrete([3, 2]),
+    gymnasium.spaces.Box(0, 255, (16, 20), np.uint8)])
+def test_a_recording_has_what_a_run_sees(tmp_path, space):
+    envs = pytest.importorskip("replicant.envs")
+    seen = []
+
+    def act(observation):
+        seen.append(observation)
+        return np.zeros(1, np.float32)
+
+    envs.record(Samples(space), act, tmp_path / "r", 1, seed=1)
+    form = ObservationForm(space)
+    steps, = steps_of(format="recording", path=str(tmp_path / "r"), frame=[
+        f"observation/{image.name}" if form.is_dict else "observation" for image in form.images])
+    if form.parts:
+        np.testing.assert_array_equal(steps.observation[:-1], [form.flat(one) for one in seen])
+    if form.images:
+        np.testing.assert_array_equal(
+            steps.frame[:-1].reshape(len(seen), -1),
+            [np.concatenate([p.ravel() for p in form.pixels(one)]) for one in seen])
 
 
 def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
