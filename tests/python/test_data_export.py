@@ -49,6 +49,14 @@ class TwoCameras(gymnasium.Env):
 
 
 class Endless(TwoCameras):
+    num_open = 0
+
+    def __init__(self):
+        Endless.num_open += 1
+
+    def close(self):
+        Endless.num_open -= 1
+
     def step(self, action):
         return *super().step(action)[:2], False, False, {}
 
@@ -139,7 +147,8 @@ def test_an_export_warns_of_what_it_leaves_out_and_cuts_an_episode_without_end(t
                 "disturbances: {delays: {actions: 2}}}", REPLICANT_MAKE_ENV=f"{__file__}:TwoCameras")
     monkeypatch.setattr("replicant.data._export.MAX_EPISODE_STEPS", 31)
     with pytest.warns(UserWarning) as warned:
-        data.export(run, tmp_path / "m", "minari", episodes=1, make_env=f"{__file__}:Endless")
+        data.export(run, tmp_path / "m", "minari", episodes=1, make_env=Endless)
+    assert Endless.num_open == 0
     assert [str(one.message) for one in warned] == [
         "policy: environments without the run's task.disturbances; hint: `replicant evaluator "
         "--checkpoint RUN` evaluates with them",

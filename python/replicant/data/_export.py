@@ -1,5 +1,6 @@
 """Data sets of what was recorded, or of what a run has collected, for others."""
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -42,6 +43,9 @@ class _Recording:
                 observations={name.partition("/")[2]: episode.columns[name] for name in names},
                 action=episode.columns["action"], reward=episode.columns["reward"],
                 terminated=bool(episode.terminated))
+
+    def close(self) -> None:
+        self._source.close()
 
 
 @dataclasses.dataclass
@@ -93,6 +97,9 @@ class _RunReplay:
                 action=(low + (episode["action"] + 1.0) / 2.0 * (high - low)).astype(np.float32),
                 reward=episode["reward"].astype(np.float64),
                 terminated=bool(episode["discount"][-1] == 0))
+
+    def close(self) -> None:
+        self._folder.close()
 
 
 def _steps_of_task(policy, env) -> _Steps:
@@ -182,15 +189,15 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{to.name}.", dir=to.parent) as scratch:
-        opened = _open(source, pathlib.Path(scratch) / "played", episodes, which, make_env)
-        part = pathlib.Path(scratch) / "part"
-        module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
-        options = {"pictures": pictures} if format == "lerobot" else {}
-        writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
-        for done, episode in enumerate(opened.episodes()):
-            writer.write(episode)
-            progress(done + 1, len(opened))
-        writer.close()
+        played, part = pathlib.Path(scratch) / "played", pathlib.Path(scratch) / "part"
+        with contextlib.closing(_open(source, played, episodes, which, make_env)) as opened:
+            module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
+            options = {"pictures": pictures} if format == "lerobot" else {}
+            writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
+            for done, episode in enumerate(opened.episodes()):
+                writer.write(episode)
+                progress(done + 1, len(opened))
+            writer.close()
         shutil.move(part, to)
     return len(opened)
 
