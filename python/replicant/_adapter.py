@@ -13,6 +13,7 @@ import numpy as np
 from replicant._observation_form import ObservationForm
 from replicant.errors import ConfigError, InvalidArgument
 
+MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
 _LEARNING = (gymnasium.wrappers.NormalizeObservation, gymnasium.wrappers.NormalizeReward,
              gymnasium.wrappers.vector.NormalizeObservation, gymnasium.wrappers.vector.NormalizeReward)
 

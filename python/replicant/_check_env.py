@@ -17,10 +17,11 @@ import gymnasium
 import numpy as np
 
 from replicant import _make_env
-from replicant._adapter import Adapter, bounds_of, close_environment, is_dm_env
+from replicant._adapter import (MAX_EPISODE_STEPS, Adapter, Face, bounds_of, close_environment,
+                                is_dm_env)
+from replicant._vector_adapter import first_member, is_batch
 from replicant.errors import Error
 
-MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _DISCOUNT = 0.99  # for the proposed bounds of returns
 _RAISED = (Exception, SystemExit)  # by a user's code: it may call sys.exit()
@@ -47,28 +48,6 @@ class Report:
         rows = [f"  {kind:<5} {topic:<12} {text}" for kind, topic, text in self.lines]
         mend, notes = self.count("mend"), self.count("note")
         return "\n".join([*rows, f"{mend} to mend, {notes} note{'' if notes == 1 else 's'}"])
-
-
-class _Recorder:
-    """Forwards to an environment and keeps what it returned last, and the seconds of the call."""
-
-    def __init__(self, environment):
-        self._environment = environment
-
-    def __getattr__(self, name):
-        return getattr(self._environment, name)
-
-    def _timed(self, call, *arguments, **keywords):
-        begin = time.perf_counter()
-        self.result = call(*arguments, **keywords)
-        self.seconds = time.perf_counter() - begin
-        return self.result
-
-    def reset(self, **keywords):
-        return self._timed(self._environment.reset, **keywords)
-
-    def step(self, action):
-        return self._timed(self._environment.step, action)
 
 
 def _text_of(error: BaseException) -> str:
@@ -125,6 +104,8 @@ class _Check:
         self._lengths: list[tuple[int, bool]] = []  # of episodes, and whether they terminated
         self._step_times: list[float] = []
         self._reset_times: list[float] = []
+        self._adapter: Face | None = None
+        self._num_envs = 1  # that step in one call
 
     def run(self) -> None:
         children, threads = set(_children()), set(threading.enumerate())
@@ -139,19 +120,23 @@ class _Check:
             if self._read_spaces(environment):
                 self._play()
                 self._repeat()
-                self._make_another()
-                self._render(environment)
+                if not self._adapter.is_of_batch:
+                    self._make_another()
+                    self._render(environment)
         finally:
             self._close(environment, children, threads)
 
     def _read_spaces(self, environment) -> bool:
         """Whether a training can use the environment at all."""
         try:
-            is_dm = is_dm_env(environment)
-            self._report.add("ok", "face", f"{'dm_env' if is_dm else 'Gymnasium'}: {environment}")
-            self._action = environment.action_spec() if is_dm else environment.action_space
-            self._space = None if is_dm else environment.observation_space
-            self._adapter = Adapter(environment)
+            if is_batch(environment):
+                self._read_batch(environment)
+            else:
+                is_dm = is_dm_env(environment)
+                self._report.add("ok", "face", f"{'dm_env' if is_dm else 'Gymnasium'}: {environment}")
+                self._action = environment.action_spec() if is_dm else environment.action_space
+                self._space = None if is_dm else environment.observation_space
+                self._adapter = Adapter(environment)
         except _RAISED as error:
             self._report.add("mend", "spaces", _text_of(error))
             return False
@@ -163,8 +148,17 @@ class _Check:
         arrays = [f"{array.name} {array.shape}" for array in (*form.images, *form.parts)]
         images = f"{len(form.images)} images and " if form.images else ""
         self._report.add("ok", "observation", f"{images}{form.size} numbers: " + ", ".join(arrays))
-        self._recorder = self._adapter._environment = _Recorder(environment)
         return True
+
+    def _read_batch(self, environment) -> None:
+        """One environment of a batch is tried, as the evaluator plays it."""
+        self._adapter = first_member(self._make, environment)
+        batch = self._adapter._batch
+        self._action, self._space = batch.action_space, batch.observation_space
+        self._num_envs = batch.num_envs
+        self._report.add("ok", "face", f"a batch of {batch.num_envs}: {environment}")
+        self._report.add("note", "batch", f"set actors.environments: {batch.num_envs} and "
+                         "task.action_repeat: 1")
 
     def _act(self, episode: int) -> np.ndarray:
         """The lowest actions in episode 1, the highest in episode 2, else random ones."""
@@ -176,16 +170,19 @@ class _Check:
         for episode in itertools.count():
             where = f"episode {episode}, step 0: "
             try:
-                self._see(self._adapter.reset(self._seed + episode), where)
-                self._reset_times.append(self._recorder.seconds)
+                begin = time.perf_counter()
+                observation = self._adapter.reset(self._seed + episode)
+                self._reset_times.append(time.perf_counter() - begin)
+                self._see(observation, where)
                 is_over, length, discount = False, 0, 1.0
                 while not is_over and length < MAX_EPISODE_STEPS and (
                         time.monotonic() < self._deadline):
                     if num_steps >= self._steps and self._lengths:
                         break
                     where = f"episode {episode}, step {length + 1}: "
-                    observation, reward, discount, is_over = self._adapter.step(self._act(episode))
-                    self._step_times.append(self._recorder.seconds)
+                    action, begin = self._act(episode), time.perf_counter()
+                    observation, reward, discount, is_over = self._adapter.step(action)
+                    self._step_times.append(time.perf_counter() - begin)
                     length, num_steps = length + 1, num_steps + 1
                     self._see(observation, where)
                     self._weigh(reward, discount, where)
@@ -217,7 +214,7 @@ class _Check:
             return
         if self._space is None or self._report.has("space"):
             return
-        raw = self._recorder.result[0]
+        raw = self._adapter.newest
         if not self._space.contains(raw):
             self._report.add("note", "space", where + _why_outside(self._space, raw))
 
@@ -257,8 +254,8 @@ class _Check:
                 add("note", "ends", f"every episode terminated after {lengths[0]} steps: a time limit "
                     "should truncate, or its last step is learned as a failure")
         if self._step_times:
-            add("ok", "speed", f"{1 / max(np.median(self._step_times), 1e-9):.0f} steps/s, a reset "
-                f"takes {1e3 * np.median(self._reset_times):.3g} ms")
+            add("ok", "speed", f"{self._num_envs / max(np.median(self._step_times), 1e-9):.0f} "
+                f"steps/s, a reset takes {1e3 * np.median(self._reset_times):.3g} ms")
 
     def _repeat(self) -> None:
         """Whether a seed and actions determine an episode."""
@@ -334,7 +331,7 @@ class _Check:
 
     def _close(self, environment, children, threads) -> None:
         try:
-            close_environment(environment)
+            close_environment(self._adapter or environment)
         except _RAISED as error:
             self._report.add("mend", "close", _text_of(error))
             return

@@ -175,6 +175,16 @@ class ObservationForm:
         rows = [part.rows(value)[0] for part, value in zip(self.parts, values, strict=True)]
         return np.concatenate(rows) if rows else np.empty(0)
 
+    def arrays(self, observation) -> dict[str, np.ndarray]:
+        """Copies of the arrays of one observation, by name, in this form: choices as numbers of which
+        one is 1, images as uint8 [H, W, C]. An observation that is one array has the name ""."""
+        values = self._values(observation, self.parts)
+        seen = {part.name: np.array(value) if part.counts is None else part.rows(value)[0]
+                for part, value in zip(self.parts, values, strict=True)}
+        for image, pixels in zip(self.images, self.pixels(observation), strict=True):
+            seen[image.name] = np.array(pixels)
+        return seen if self.is_dict else {"": seen["observation"]}
+
     def pixels(self, observation) -> list[np.ndarray]:
         """The images of one observation, or of a batch, each uint8 [..., H, W, C]."""
         values = self._values(observation, self.images)

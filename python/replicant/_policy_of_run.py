@@ -25,7 +25,7 @@ load_onednn()
 with mujoco_if_any():
     from replicant import _policy
 
-from replicant._adapter import adapt  # noqa: E402
+from replicant._adapter import MAX_EPISODE_STEPS, adapt  # noqa: E402
 
 if TYPE_CHECKING:
     from replicant import envs
@@ -253,7 +253,7 @@ class Policy:
         return envs.make_vec(num_envs=num_envs, **{**self._core.environment, **options})
 
     def evaluate(self, num_episodes: int = 10, *, seed: int = 0,
-                 max_episode_steps: int = 20_000, **options) -> np.ndarray:
+                 max_episode_steps: int = MAX_EPISODE_STEPS, **options) -> np.ndarray:
         """Returns of `num_episodes` episodes, float64 [num_episodes]: sums of the rewards of all
         control steps. They are the first episodes of as many environments, or with make_env those
         of one environment, which is closed afterwards.
@@ -263,10 +263,14 @@ class Policy:
         play = self._play_task if self._make_adapter is None else self._play_own
         returns, is_cut = play(num_episodes, seed, max_episode_steps, **options)
         if is_cut:
-            warnings.warn(f"evaluate: an episode had no end after {max_episode_steps} control steps "
-                          "and is cut off there; hint: give the environment a time limit, such as "
-                          "gymnasium.wrappers.TimeLimit", stacklevel=2)
+            self._warn_of_a_cut("evaluate", max_episode_steps)
         return returns
+
+    @staticmethod
+    def _warn_of_a_cut(where: str, max_steps: int) -> None:
+        warnings.warn(f"{where}: an episode had no end after {max_steps} control steps and is cut "
+                      "off there; hint: give the environment a time limit, such as "
+                      "gymnasium.wrappers.TimeLimit", stacklevel=3)
 
     def _warn_of_what_is_left_out(self) -> None:
         if self._core.left_out:
@@ -290,12 +294,12 @@ class Policy:
         finally:
             env.close()
 
-    def _play_steps(self, adapter):
-        """Plays an episode of the run's own environment, which has been reset: yields, after each
-        step of the agent, its action, the rewards of its control steps, the last one's discount, and
-        whether the episode is over."""
-        act, is_over = self.episode(), False
-        while not is_over:
+    def _play_steps(self, adapter, max_steps: int):
+        """Plays an episode of the run's own environment, which has been reset, or its first
+        `max_steps` control steps: yields, after each step of the agent, its action, the rewards of
+        its control steps, the last one's discount, and whether the episode is over."""
+        act, num_steps, is_over = self.episode(), 0, False
+        while not is_over and num_steps < max_steps:
             action = act(adapter.newest)
             rewards = []
             for _ in range(self._core.environment["action_repeat"]):
@@ -303,6 +307,7 @@ class Policy:
                 rewards.append(reward)
                 if is_over:
                     break
+            num_steps += len(rewards)
             yield action, rewards, discount, is_over
 
     def _play_own(self, num_episodes: int, seed: int, max_steps: int):
@@ -312,12 +317,9 @@ class Policy:
             returns, is_cut = np.zeros(num_episodes), False
             for episode in range(num_episodes):
                 adapter.reset(seed + episode)
-                num_steps, is_over = 0, False
-                for _, rewards, _, is_over in self._play_steps(adapter):
+                is_over = False
+                for _, rewards, _, is_over in self._play_steps(adapter, max_steps):
                     returns[episode] += sum(rewards)
-                    num_steps += len(rewards)
-                    if num_steps >= max_steps:
-                        break
                 is_cut |= not is_over
             return returns, is_cut
         finally:

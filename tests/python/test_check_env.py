@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 from dm_env import specs
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from test_vector_environment import EnvPool
 
 from replicant._check_env import check_env
 
@@ -63,6 +65,27 @@ def test_a_good_environment_has_no_fault(make):
     assert topics >= {"make", "face", "actions", "observation", "numbers", "rewards", "ends", "speed",
                       "seeds", "second", "close"}
     assert str(report).endswith("0 to mend, 0 notes")
+
+
+def make_batch(member=Good, mode=AutoresetMode.NEXT_STEP):
+    return SyncVectorEnv([member] * 3, autoreset_mode=mode)
+
+
+@pytest.mark.parametrize("make", [make_batch, EnvPool])
+def test_a_batch_is_tried_by_one_of_its_environments(make):
+    report = check_env(make, steps=200)
+    assert report.count("mend") == 0, report
+    assert ("note", "batch", "set actors.environments: 3 and task.action_repeat: 1") in report.lines
+    topics = {topic for _, topic, _ in report.lines}
+    assert topics >= {"face", "actions", "observation", "numbers", "ends", "speed", "seeds", "close"}
+
+
+def test_a_fault_of_a_batch_is_named():
+    assert found(lambda: make_batch(mode=AutoresetMode.SAME_STEP), "mend")["spaces"].endswith(
+        "has the autoreset mode AutoresetMode.SAME_STEP; allowed: AutoresetMode.NEXT_STEP, the default")
+    assert found(lambda: make_batch(NaN), "mend") == {
+        "numbers": "episode 0, step 7: observation 'observation'[1] is nan; want finite numbers of "
+        "float32"}
 
 
 class Exits(Good):

@@ -69,6 +69,19 @@ def test_an_episode_without_last_observation_keeps_its_last_step_only_if_it_term
     np.testing.assert_array_equal(cut.reward, [0, 0])
 
 
+def test_robomimics_data_of_a_whole_episode_is_no_column(tmp_path):
+    file = make_robomimic(tmp_path / "demo.hdf5")
+    with h5py.File(file, "a") as out:
+        out["data/demo_0/initial_state/robot/joint_position"] = np.zeros((1, 7))  # Isaac Lab's
+        out["data/demo_0/src_demo_inds"] = np.arange(2)  # MimicGen's, of two subtasks
+    steps, = steps_of(format="robomimic", path=str(file))
+    np.testing.assert_array_equal(steps.observation[:, 0], [0, 1, 2, 3])
+    with h5py.File(file, "a") as out:
+        out["data/demo_0/obs/y"] = np.zeros((2, 1))
+    assert message_of(InvalidArgument, format="robomimic", path=str(file)) == (
+        f"{file}: demo_0: obs/y has 2 rows, want 3")
+
+
 def test_functions_and_constants_give_what_is_missing(tmp_path):
     make_minari(tmp_path / "d", lengths=(3,), terminated=(False,))
     (tmp_path / "rules.py").write_text(

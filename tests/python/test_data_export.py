@@ -9,12 +9,14 @@ import pytest
 pytest.importorskip("h5py")
 pytest.importorskip("yaml")
 
-from data_sets import recorded  # noqa: E402
+from data_sets import recorded, steps_of  # noqa: E402
 
 from replicant import _process, data, replay  # noqa: E402
+from replicant._observation_form import ObservationForm  # noqa: E402
+from replicant.data._command import main  # noqa: E402
 from replicant.data._import import open_source  # noqa: E402
 from replicant.data._recording import Writer  # noqa: E402
-from replicant.errors import Error, InvalidArgument  # noqa: E402
+from replicant.errors import ConfigError, Error, InvalidArgument  # noqa: E402
 
 
 class TwoCameras(gymnasium.Env):
@@ -44,6 +46,19 @@ class TwoCameras(gymnasium.Env):
 
     def step(self, action):
         return self._see(), float(action[0]), self.count == 12, False, {}
+
+
+class Endless(TwoCameras):
+    num_open = 0
+
+    def __init__(self):
+        Endless.num_open += 1
+
+    def close(self):
+        Endless.num_open -= 1
+
+    def step(self, action):
+        return *super().step(action)[:2], False, False, {}
 
 
 def train(folder, task, **environment):
@@ -127,6 +142,24 @@ def test_the_policy_of_a_run_with_make_env_plays_its_export(tmp_path):
     source.close()
 
 
+def test_an_export_warns_of_what_it_leaves_out_and_cuts_an_episode_without_end(tmp_path, monkeypatch):
+    run = train(tmp_path, "{name: python-environment, action_repeat: 2, pixels: {enabled: true}, "
+                "disturbances: {delays: {actions: 2}}}", REPLICANT_MAKE_ENV=f"{__file__}:TwoCameras")
+    monkeypatch.setattr("replicant.data._export.MAX_EPISODE_STEPS", 31)
+    with pytest.warns(UserWarning) as warned:
+        data.export(run, tmp_path / "m", "minari", episodes=1, make_env=Endless)
+    assert Endless.num_open == 0
+    assert [str(one.message) for one in warned] == [
+        "policy: environments without the run's task.disturbances; hint: `replicant evaluator "
+        "--checkpoint RUN` evaluates with them",
+        "export: an episode had no end after 31 control steps and is cut off there; hint: give the "
+        "environment a time limit, such as gymnasium.wrappers.TimeLimit"]
+    source = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / "m")}))
+    played = source.episode(0, None)
+    assert played.num_steps == 16 and not played.columns["terminations"].any()
+    source.close()
+
+
 def test_a_recording_comes_back_and_so_does_its_export_to_minari(tmp_path):
     episodes = [recorded(4, True, 1), recorded(6, False, 2)]
     bounds = np.float32([-2.0]), np.float32([2.0])
@@ -150,6 +183,18 @@ def test_a_recording_comes_back_and_so_does_its_export_to_minari(tmp_path):
         assert minari.episode(i, None).columns["terminations"][-1] == episode.terminated
         assert minari.episode(i, None).columns["truncations"][-1] != episode.terminated
     np.testing.assert_array_equal(minari.bounds, [[-2.0], [2.0]])
+
+
+def test_a_single_array_of_a_dictionary_keeps_its_name_in_minari(tmp_path):
+    for name, column in (("arm", "observations/arm"), ("", "observations")):
+        episode = recorded(4, True)
+        episode.observations = {name: episode.observations["arm"]}
+        Writer(tmp_path / f"r{name}", ([-2.0], [2.0]), 50.0).write(episode)
+        data.export(tmp_path / f"r{name}", tmp_path / f"m{name}", "minari")
+        minari = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / f"m{name}")}))
+        assert minari.defaults["observation"] == [column]
+        np.testing.assert_array_equal(minari.episode(0, None).columns[column],
+                                      episode.observations[name])
 
 
 def test_a_recording_of_another_environment_is_not_mixed_in(tmp_path):
@@ -211,6 +256,56 @@ def test_record_keeps_the_newest_frame_of_a_stack(tmp_path):
     assert source.frames_per_second == 0.5  # 100 control steps of 0.02 s
 
 
+class Samples(gymnasium.Env):
+    """Observes samples of its space, dictionaries in another order than it; ends after three."""
+
+    action_space = gymnasium.spaces.Box(-2.0, 2.0, (1,), np.float32)
+
+    def __init__(self, space):
+        self.observation_space = space
+
+    def _see(self):
+        self.count += 1
+        seen = self.observation_space.sample()
+        return dict(reversed(seen.items())) if isinstance(seen, dict) else seen
+
+    def reset(self, *, seed=None, options=None):
+        self.observation_space.seed(seed)
+        self.count = 0
+        return self._see(), {}
+
+    def step(self, action):
+        return self._see(), 0.5, self.count == 4, False, {}
+
+
+@pytest.mark.parametrize("space", [
+    gymnasium.spaces.Dict({
+        "front": gymnasium.spaces.Box(0, 255, (3, 16, 20), np.uint8),
+        "grip": gymnasium.spaces.Discrete(3, start=-1),
+        "joint": gymnasium.spaces.Box(-1, 1, (2, 2), np.float32),
+        "wrist": gymnasium.spaces.Box(0, 255, (16, 12), np.uint8)}),
+    gymnasium.spaces.MultiDiscrete([3, 2]),
+    gymnasium.spaces.Box(0, 255, (16, 20), np.uint8)])
+def test_a_recording_has_what_a_run_sees(tmp_path, space):
+    envs = pytest.importorskip("replicant.envs")
+    seen = []
+
+    def act(observation):
+        seen.append(observation)
+        return np.zeros(1, np.float32)
+
+    envs.record(Samples(space), act, tmp_path / "r", 1, seed=1)
+    form = ObservationForm(space)
+    steps, = steps_of(format="recording", path=str(tmp_path / "r"), frame=[
+        f"observation/{image.name}" if form.is_dict else "observation" for image in form.images])
+    if form.parts:
+        np.testing.assert_array_equal(steps.observation[:-1], [form.flat(one) for one in seen])
+    if form.images:
+        np.testing.assert_array_equal(
+            steps.frame[:-1].reshape(len(seen), -1),
+            [np.concatenate([p.ravel() for p in form.pixels(one)]) for one in seen])
+
+
 def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
     envs = pytest.importorskip("replicant.envs")
     env = envs.make("pendulum-swingup", action_repeat=50)
@@ -224,3 +319,46 @@ def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
     env.close()
     with pytest.raises(Error, match="format: got 'csv', want minari, lerobot"):
         data.export(tmp_path / "r", tmp_path / "x", "csv")
+
+
+@pytest.mark.parametrize(("options", "words", "message"), [
+    ({"episodes": 5}, ["--episodes", "5"], "episodes: got 5, but {r} is a recording; only a run takes it"),
+    ({"which": "best"}, ["--which", "best"],
+     "which: got 'best', but {r} is a recording; only a run takes it"),
+    ({"make_env": "a.py:b"}, ["--make-env", "a.py:b"],
+     "make_env: got 'a.py:b', but {r} is a recording; only a run takes it"),
+    ({"pictures": "video"}, ["--pictures", "video"],
+     "pictures: got 'video' with the format 'minari'; only lerobot's can be chosen"),
+])
+def test_an_option_that_does_nothing_for_a_recording_is_refused(tmp_path, capsys, options, words,
+                                                                message):
+    Writer(tmp_path / "r", ([-2.0], [2.0]), 50.0).write(recorded(4, True))
+    message = message.format(r=tmp_path / "r")
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path / "r", tmp_path / "m", "minari", **options)
+    assert str(raised.value) == message
+    assert main(["export", str(tmp_path / "r"), "--to", str(tmp_path / "m"), "--format", "minari",
+                 *words]) == 1
+    assert capsys.readouterr().err == f"replicant data: {message}\n"
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"which": "best"}, "which: got 'best' without episodes, which the policy would play; hint: "
+     "episodes=N, or --episodes N"),
+    ({"episodes": 0}, "episodes: got 0, want a number of at least 1"),
+])
+def test_an_option_that_does_nothing_for_a_run_is_refused(tmp_path, options, message):
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path, tmp_path / "m", "minari", **options)
+    assert str(raised.value) == message
+
+
+def test_episodes_with_goals_in_hindsight_are_not_exported(tmp_path):
+    (tmp_path / "config.yaml").write_text("actors: {hindsight: {goals: 4}}\n")
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path, tmp_path / "m", "minari")
+    assert str(raised.value) == (
+        f"{tmp_path}: its replay holds episodes with other goals than they had "
+        "(actors.hindsight.goals: 4); hint: episodes=N, or --episodes N, which its policy plays")

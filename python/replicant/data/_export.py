@@ -1,5 +1,6 @@
 """Data sets of what was recorded, or of what a run has collected, for others."""
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from replicant._adapter import MAX_EPISODE_STEPS
 from replicant.data import _recording
 from replicant.data._episode import Recorded, need
 from replicant.data._replay_folder import ReplayFolder
@@ -41,6 +43,9 @@ class _Recording:
                 observations={name.partition("/")[2]: episode.columns[name] for name in names},
                 action=episode.columns["action"], reward=episode.columns["reward"],
                 terminated=bool(episode.terminated))
+
+    def close(self) -> None:
+        self._source.close()
 
 
 @dataclasses.dataclass
@@ -93,13 +98,18 @@ class _RunReplay:
                 reward=episode["reward"].astype(np.float64),
                 terminated=bool(episode["discount"][-1] == 0))
 
+    def close(self) -> None:
+        self._folder.close()
+
 
 def _steps_of_task(policy, env) -> _Steps:
     core = policy._core
-    images = [(name, (*shape[:2], shape[2] // core.frame_stack))
+    # an observation that is an array, not a dictionary, has no name
+    is_dict = hasattr(env.observation_space, "spaces")
+    images = [(name if is_dict else "", (*shape[:2], shape[2] // core.frame_stack))
               for name, shape in core.images.items()]
     size = core.state_size if images else math.prod(core.observation_shape)
-    return _Steps(numbers=[("state" if images else "", (size,))] if size else [], images=images,
+    return _Steps(numbers=[("state" if is_dict else "", (size,))] if size else [], images=images,
                   low=env.action_space.low, high=env.action_space.high,
                   frames_per_second=1.0 / env.dt)
 
@@ -137,10 +147,13 @@ class _OwnEnvironment:
 
             adapter.reset(seed)
             see()
-            for action, of_repeat, discount, _ in self._policy._play_steps(adapter):
+            for action, of_repeat, discount, is_over in self._policy._play_steps(
+                    adapter, MAX_EPISODE_STEPS):
                 actions.append(action)
                 rewards.append(self._reduce(of_repeat))
                 see()
+            if not is_over:
+                self._policy._warn_of_a_cut("export", MAX_EPISODE_STEPS)
             yield Recorded(
                 observations=self.steps.named(np.stack(numbers), np.stack(pixels)),
                 action=np.stack(actions).astype(np.float32), reward=np.float64(rewards),
@@ -158,33 +171,55 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
 
     source    a recording of envs.Recorder, or the folder of a run
     format    "minari": hdf5, with pictures as they are; "lerobot": v3
-    episodes  None: of a run, the whole episodes in its replay's checkpoint. A number: its policy
-              plays as many
-    which     the run's "newest" policy, or the "best"
+    episodes  of a run: None: the whole episodes in its replay's checkpoint, which have other goals
+              in a run with actors.hindsight.goals and are refused then. A number: its policy
+              plays as many, without the run's task.randomization, task.disturbances and
+              task.distractions, with a warning. One without an end is cut off after 20,000
+              control steps, with a warning
+    which     of a run's policies plays: the "newest", or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
     make_env  of a run that was trained with it, see replicant.train()
     progress  called after each episode with the number of those written, and of all
 
     The folder appears when all is written.
     """
-    if format not in FORMATS:
-        raise ConfigError(f"format: got {format!r}, want {', '.join(FORMATS)}")
     to, source = pathlib.Path(folder), pathlib.Path(source)
+    _check(source, format, episodes, which, pictures, make_env)
     if to.exists():
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{to.name}.", dir=to.parent) as scratch:
-        opened = _open(source, pathlib.Path(scratch) / "played", episodes, which, make_env)
-        part = pathlib.Path(scratch) / "part"
-        module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
-        options = {"pictures": pictures} if format == "lerobot" else {}
-        writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
-        for done, episode in enumerate(opened.episodes()):
-            writer.write(episode)
-            progress(done + 1, len(opened))
-        writer.close()
+        played, part = pathlib.Path(scratch) / "played", pathlib.Path(scratch) / "part"
+        with contextlib.closing(_open(source, played, episodes, which, make_env)) as opened:
+            module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
+            options = {"pictures": pictures} if format == "lerobot" else {}
+            writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
+            for done, episode in enumerate(opened.episodes()):
+                writer.write(episode)
+                progress(done + 1, len(opened))
+            writer.close()
         shutil.move(part, to)
     return len(opened)
+
+
+def _check(source: pathlib.Path, format: str, episodes, which, pictures, make_env) -> None:
+    """ConfigError for an option that is wrong or would do nothing."""
+    if format not in FORMATS:
+        raise ConfigError(f"format: got {format!r}, want {', '.join(FORMATS)}")
+    if pictures != "png" and format != "lerobot":
+        raise ConfigError(f"pictures: got {pictures!r} with the format {format!r}; only lerobot's "
+                          "can be chosen")
+    if (source / "recording.json").exists():
+        for name, given, default in (("episodes", episodes, None), ("which", which, "newest"),
+                                     ("make_env", make_env, None)):
+            if given != default:
+                raise ConfigError(f"{name}: got {given!r}, but {source} is a recording; only a run "
+                                  "takes it")
+    if episodes is None and which != "newest":
+        raise ConfigError(f"which: got {which!r} without episodes, which the policy would play; "
+                          "hint: episodes=N, or --episodes N")
+    if episodes is not None and episodes < 1:
+        raise ConfigError(f"episodes: got {episodes!r}, want a number of at least 1")
 
 
 def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, which: str, make_env):
@@ -193,13 +228,20 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
     if not (source / "config.yaml").exists():
         raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
                       "has a config.yaml")
+    # the run's, with all keys of its version
+    config = need("yaml", "the run's configuration").safe_load(
+        (source / "config.yaml").read_text(encoding="utf-8"))
+    goals = config["actors"].get("hindsight", {}).get("goals", 0)
+    if episodes is None and goals > 0:
+        raise ConfigError(f"{source}: its replay holds episodes with other goals than they had "
+                          f"(actors.hindsight.goals: {goals}); hint: episodes=N, or --episodes N, "
+                          "which its policy plays")
     from replicant import Policy
 
-    # the run's, with all keys
-    task = need("yaml", "the run's configuration").safe_load(
-        (source / "config.yaml").read_text(encoding="utf-8"))["task"]
-    reward_of_repeat = task["action_repeat_reward"]
+    reward_of_repeat = config["task"]["action_repeat_reward"]
     policy = Policy.load(source, which=which, make_env=make_env)
+    if episodes is not None:
+        policy._warn_of_what_is_left_out()
     if make_env is not None:
         own = _OwnEnvironment(policy, reward_of_repeat, episodes or 0)
         if episodes is not None:

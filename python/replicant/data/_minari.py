@@ -212,7 +212,7 @@ class Writer:
     def write(self, episode) -> None:
         group = self._file.create_group(f"episode_{self._num_episodes}", track_order=True)
         observations = episode.observations
-        is_one = len(observations) == 1
+        is_one = list(observations) == [""]
         for name, rows in observations.items():
             path = "observations" if is_one else f"observations/{name}"
             group.create_dataset(path, data=rows, chunks=True,

@@ -55,8 +55,7 @@ class Source:
             raise InvalidArgument(f"{where}: no actions; it has {', '.join(stored)}")
         num_steps = len(stored["actions"])
         rows = {}
-        for name in ([n for n in stored if not n.startswith("next_obs/")]
-                     if names is None else names):
+        for name in (self._columns(stored, num_steps) if names is None else names):
             if name not in stored:
                 raise InvalidArgument(f"{where}: no {name}; it has {', '.join(stored)}")
             try:
@@ -69,3 +68,10 @@ class Source:
                 raise IoError(f"{where}: {name}: {error}") from None
             rows[name] = value
         return Episode(where, rows, num_steps)
+
+    @staticmethod
+    def _columns(stored, num_steps: int) -> list[str]:
+        """Of a demo's data what may have a row for each step: Isaac Lab and MimicGen also write
+        initial states and the origins of subtasks."""
+        return [name for name, item in stored.items() if name.startswith("obs/")
+                or (len(item) == num_steps and not name.startswith("next_obs/"))]

@@ -7,12 +7,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from replicant.errors import InvalidArgument
+from replicant._observation_form import ObservationForm
+from replicant.envs._gymnasium import Env
+from replicant.errors import ConfigError, InvalidArgument
 
 
 class Recorder(gymnasium.Wrapper):
     """Writes every whole episode of a Gymnasium environment into `folder`, a recording that
     `replicant data` reads. Whatever chooses the actions is recorded: a policy, a script, a person.
+    Observations are recorded as a run with make_env sees them: pictures as [H, W, C], a Discrete one
+    as n numbers, one of them 1. Those that no run takes are recorded as they are.
 
     env     one environment, with an action space of floating-point numbers
     folder  new, or a recording of the same environment, which grows
@@ -38,13 +42,27 @@ class Recorder(gymnasium.Wrapper):
         step_s = control_timestep_s(env)
         rate = 1.0 / step_s if step_s > 0 else env.metadata.get("render_fps")
         self._writer = _recording.Writer(folder, bounds, None if rate is None else float(rate))
+        self._form = self._form_of(env)
         self._newest_frame = newest_frame
         self._steps: list[tuple[dict[str, np.ndarray], np.ndarray, float]] | None = None
         self._last: dict[str, np.ndarray] = {}
         self.num_episodes = 0  # written by this recorder
 
+    @staticmethod
+    def _form_of(env) -> ObservationForm | None:
+        """None: observations are recorded as they are."""
+        # a run of the suite has the order of the observation, which a Dict sorts
+        if isinstance(env.unwrapped, Env):
+            return None
+        try:
+            return ObservationForm(env.observation_space)
+        except ConfigError:  # such as a stack of frames
+            return None
+
     def _arrays(self, observation) -> dict[str, np.ndarray]:
         """Copies: an environment may write into its arrays again."""
+        if self._form is not None:
+            return self._form.arrays(observation)
         from replicant.data._episode import flat
 
         named = dict(flat(observation)) if isinstance(observation, dict) else {"": observation}
