@@ -331,6 +331,7 @@ TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
 // Would catch a host that joins by the folder with a key of its own.
 TEST(CheckKeysTest, AFolderNamesTheKeyOfItsRun) {
   const TemporaryFolder folder;
+  AtomicWriteFile(folder.path() / "state.yaml", "status: running\nstarts: 1\n");
   const auto given = [&](const std::string& yaml) {
     AtomicWriteFile(folder.path() / "config.yaml", yaml);
     return KeyFileOfRun(folder.path());

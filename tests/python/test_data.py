@@ -1,5 +1,6 @@
 """replicant.data: data sets in."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -115,6 +116,9 @@ def test_an_import_is_what_a_reader_draws(tmp_path):
                            lambda job: seen.append((job.done, job.num_steps)))
     assert (job.total, job.num_steps, seen) == (2, 8, [(1, 3), (2, 8)])
     assert not (tmp_path / "prior.part").exists() and not (tmp_path / "prior/spill").exists()
+    # by which a run knows pictures of other sides
+    about = json.loads((tmp_path / "prior/prior.json").read_text())
+    assert about["frame_shapes"] == [[8, 6, 3]]
     signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"),
                                  frame=((8, 6, 3), "uint8"))
     tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}

@@ -322,7 +322,8 @@ def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
 
 
 @pytest.mark.parametrize(("options", "words", "message"), [
-    ({"episodes": 5}, ["--episodes", "5"], "episodes: got 5, but {r} is a recording; only a run takes it"),
+    ({"episodes": 5}, ["--episodes", "5"],
+     "episodes: got 5, but {r} is a recording; only a run takes it"),
     ({"which": "best"}, ["--which", "best"],
      "which: got 'best', but {r} is a recording; only a run takes it"),
     ({"make_env": "a.py:b"}, ["--make-env", "a.py:b"],

@@ -162,7 +162,9 @@ class Import:
             "left_out": self.num_left_out,
             "observation_size": self._converter.observation_size,
             "action_size": self._converter.action_size,
-            "frame_shapes": self._converter.frame_shapes}, default=str), encoding="utf-8")
+            "frame_shapes": [[int(size) for size in shape]
+                             for shape in self._converter.frame_shapes]}, default=str),
+            encoding="utf-8")
         os.replace(part, self._part / _ABOUT)
 
 
