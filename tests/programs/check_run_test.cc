@@ -337,8 +337,11 @@ TEST(CheckKeysTest, AFolderNamesTheKeyOfItsRun) {
     return KeyFileOfRun(folder.path());
   };
   EXPECT_EQ(given("run: {key_file: /secure/k}\n"), "/secure/k");
-  EXPECT_EQ(given("run: {key_file: auto}\n"), folder.path() / "run.key");
-  EXPECT_EQ(given("run: {seed: 1}\n"), folder.path() / "run.key");
+  EXPECT_EQ(given("run: {key_file: auto}\n"), "");  // it has none
+  const std::filesystem::path own = folder.path() / "run.key";
+  AtomicWriteFile(own, "");
+  EXPECT_EQ(given("run: {key_file: auto}\n"), own);
+  EXPECT_EQ(given("run: {seed: 1}\n"), own);
   EXPECT_EQ(given("run: {key_file: \"\"}\n"), "");
 }
 
