@@ -110,7 +110,8 @@ SnganWorkload::SnganWorkload(const models::sngan::SnganConfig& config,
     generator_step_ = BuildUpdate(config, SnganNetwork::kGenerator);
   }
   if (sample_interval_ > 0) BuildGrid(config, seed);
-  if (!config.evaluation_features.empty()) {
+  // an export, say, needs neither images nor features
+  if (images.is_read && !config.evaluation_features.empty()) {
     BuildEvaluation(config, seed, images);
   }
 }

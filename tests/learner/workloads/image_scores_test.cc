@@ -450,6 +450,17 @@ TEST_F(SnganEvaluationTest, ComesByItsInterval) {
   }
 }
 
+// An export makes no evaluation: the generator does not depend on the features.
+TEST_F(SnganEvaluationTest, AnExportDoesNotNeedTheFeatures) {
+  config_.evaluation_features = "/no/such/file";
+  data::ImageInput images;
+  images.is_read = false;
+  SnganWorkload workload(
+      config_, /*batch_size=*/4, graph::Precision::kF32, /*seed=*/1,
+      replicator::MakeReplicator({.backend = "cpu"}, /*seed=*/1), images);
+  EXPECT_FALSE(workload.ModelVariables().empty());
+}
+
 // Replicas that do not wait for each other: would catch that each of them makes
 // the images of a batch, and the next batch is the first one again.
 TEST_F(SnganEvaluationTest, HasEachImageOnceWithHogwild) {
