@@ -111,6 +111,8 @@ Box DecodeTiff(std::span<const std::byte> bytes, const std::string& where,
   CheckSize(size, where);
   const Box box = choose(size);
   KeepColoursUnderAlpha(tiff.get());
+  // the reader mirrors by the tag, but does not turn
+  TIFFSetField(tiff.get(), TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
   SetSize(size, image);
   std::vector<uint32_t> abgr(image->rgb.size() / 3);
   check(TIFFReadRGBAImageOriented(tiff.get(), width, height, abgr.data(),

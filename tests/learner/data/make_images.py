@@ -74,6 +74,10 @@ def main(folder):
             ("pages", image, {"save_all": True,
                               "append_images": [image.rotate(90)]})):
         save(f"{name}.tif", converted, **options)
+    # Pillow turns and mirrors by the tag 274
+    for name, orientation in ("mirrored", 2), ("turned", 6):
+        image.save(folder / f"{name}.tif", tiffinfo={274: orientation})
+        arrays[f"{name}.tif"] = np.asarray(image)
     Image.fromarray(deep).save(folder / "deep.tif")
     arrays["deep.tif"] = arrays["deep.png"]
     for name in "rgb", "grey", "bits", "palette":

@@ -104,6 +104,8 @@ TEST_F(PillowTest, EveryKindOfImageIsDecoded) {
                                          {"alpha.tif", 0},
                                          {"cmyk.tif", 1},
                                          {"pages.tif", 0},
+                                         {"mirrored.tif", 0},
+                                         {"turned.tif", 0},
                                          {"deep.tif", 0},
                                          {"rgb.bmp", 0},
                                          {"grey.bmp", 0},
