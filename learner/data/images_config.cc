@@ -57,7 +57,7 @@ ImagesConfig ImagesConfig::Read(config::Reader& reader) {
                  "random crop, flip and colours of training images");
   reader.Field("evaluation_crop", &c.evaluation_crop, {0.1, 1.0},
                "side of the square in the centre that an evaluation sees, as a "
-               "share of the image's shorter side");
+               "share of the image's shorter side; not rendered");
   reader.Field("threads", &c.threads, {0, 1024},
                "threads of each process that read images ahead; 0: the step "
                "reads them itself");

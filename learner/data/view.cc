@@ -96,7 +96,8 @@ AugmentationConfig AugmentationConfig::Read(config::Reader& reader) {
       {{"random_resized", Crop::kRandomResized}, {"center", Crop::kCenter}},
       "part of an image that training sees. random_resized: one of "
       "random area, place and ratio between 3/4 and 4/3; center: the "
-      "largest square in the centre");
+      "largest square in the centre. Images of the source rendered are seen "
+      "whole");
   reader.Field("min_area", &c.min_area, {0.001, 1.0},
                "smallest area of a random_resized crop, as a share of the "
                "image");
