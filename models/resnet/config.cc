@@ -38,6 +38,15 @@ SgdConfig SgdConfig::Read(config::Reader& reader) {
     reader.Error("total_steps",
                  "the schedule cosine needs the number of updates");
   }
+  if (c.schedule != Schedule::kCosine && c.total_steps != 0) {
+    reader.Error("total_steps",
+                 "belongs to the schedule cosine; hint: "
+                 "schedule: cosine");
+  }
+  if (c.schedule != Schedule::kSteps && !c.decay_steps.empty()) {
+    reader.Error("decay_steps",
+                 "belong to the schedule steps; allowed with cosine: []");
+  }
   if (!std::ranges::is_sorted(c.decay_steps)) {
     reader.Error("decay_steps", "want ascending numbers");
   }

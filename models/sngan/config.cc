@@ -22,6 +22,9 @@ AdamConfig AdamConfig::Read(config::Reader& reader) {
   reader.Field("decay_end", &c.decay_end, {0, 1'000'000'000},
                "generator updates after which the learning rate is 0; 0: the "
                "learning rate is constant");
+  if (c.decay_end == 0 && c.decay_begin != 0) {
+    reader.Error("decay_begin", "needs decay_end, where the fall ends");
+  }
   if (c.decay_end != 0 && c.decay_end <= c.decay_begin) {
     reader.Error("decay_end",
                  fmt::format("want 0 or more than decay_begin, {}, got {}",

@@ -19,6 +19,8 @@ namespace {
 
 // images.source of images that a step makes.
 constexpr const char* kSynthetic = "synthetic";
+// Pictures of the Control Suite (Registry::BuiltIn()).
+constexpr const char* kRendered = "rendered";
 // The file of a run's folder by which its processes find each other.
 constexpr const char* kAddressesName = "addresses.yaml";
 
@@ -106,6 +108,19 @@ void CheckHindsight(config::Reader& reader, const RunConfig& c) {
   }
 }
 
+// Would train on other images than those that are named.
+void CheckImages(config::Reader& reader, const RunConfig& c) {
+  if (c.images.source != kSynthetic && c.images.source != kRendered) return;
+  for (const auto& [key, path] :
+       {std::pair("images.train", c.images.train),
+        std::pair("images.evaluation", c.images.evaluation)}) {
+    if (path.empty()) continue;
+    reader.Error(key, fmt::format("'{}', but images.source {} reads no files; "
+                                  "hint: images.source: image_folder",
+                                  path, c.images.source));
+  }
+}
+
 // Linux's abstract namespace: no file is left behind, a path of any length has
 // a name, and a second process cannot take the address over.
 std::string Resolve(const std::filesystem::path& run_folder,
@@ -151,6 +166,12 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                              "replay.prior.folder",
                              c.learner.offline_updates));
   }
+  if (c.workload != nullptr && !c.has_actors() &&
+      c.learner.limits.max_frames > 0) {
+    reader.Error("learner.limits.max_frames",
+                 fmt::format("workload {} has no frames; allowed here: 0",
+                             c.learner.workload));
+  }
   CheckHindsight(reader, c);
   // of all writers' steps, and they write copies, too
   c.learner.importance.steps *= 1 + c.actors.hindsight.goals;
@@ -162,6 +183,7 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
                  fmt::format("'{}' is not allowed; allowed: {}",
                              c.images.source, names));
   }
+  CheckImages(reader, c);
   return c;
 }
 

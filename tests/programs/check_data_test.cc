@@ -161,7 +161,9 @@ TEST_F(CheckDataTest, ExitCodeSaysWhetherThereIsAnythingToMend) {
 }
 
 TEST_F(CheckDataTest, ConfigurationsWithoutImageFilesSayWhy) {
-  EXPECT_EQ(Check({"images.source=synthetic"}).text,
+  EXPECT_EQ(Check({"images.source=synthetic", "images.train=''",
+                   "images.evaluation=''"})
+                .text,
             "images.source: synthetic: made in the step\n");
   EXPECT_EQ(
       MessageOf<ConfigError>([&] { Check({"learner.workload=d4pg"}); }),

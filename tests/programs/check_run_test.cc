@@ -30,6 +30,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using testing::MessageOf;
 using ::testing::StartsWith;
 
@@ -273,6 +274,45 @@ TEST(RunConfigTest, AnAgentThatReadsNoWindowsRefusesThem) {
   EXPECT_EQ(MessageOf<ConfigError>([&] { load(3).SpecOf({}); }),
             "replay.tables.main.window: 3, but agent mine reads no windows; "
             "want 0");
+}
+
+// Would catch a run that learns from other images than the user's, or at
+// another rate, or without an end, and says nothing.
+TEST(RunConfigTest, RefusesWhatAnImageRunWouldIgnore) {
+  const Registry registry = Registry::BuiltIn();
+  const auto problem = [&](const std::string& workload,
+                           const std::string& yaml) {
+    return MessageOf<ConfigError>([&] {
+      LoadRunConfig(
+          config::Document::FromText(
+              "run.yaml", "learner: {workload: " + workload + "}\n" + yaml),
+          registry);
+    });
+  };
+  EXPECT_THAT(problem("resnet50", "images: {train: x}\n"),
+              HasSubstr("images.train: 'x', but images.source synthetic reads "
+                        "no files; hint: images.source: image_folder"));
+  EXPECT_THAT(
+      problem("sngan", "images: {source: rendered, evaluation: y}\n"),
+      HasSubstr("images.evaluation: 'y', but images.source rendered reads"));
+  EXPECT_THAT(problem("resnet50", "resnet50: {optimizer: {total_steps: 9}}\n"),
+              HasSubstr("total_steps: belongs to the schedule cosine"));
+  EXPECT_THAT(problem("resnet50",
+                      "resnet50: {optimizer: {schedule: cosine, total_steps: "
+                      "9, decay_steps: [5]}}\n"),
+              HasSubstr("decay_steps: belong to the schedule steps"));
+  EXPECT_THAT(problem("sngan", "sngan: {optimizer: {decay_begin: 5}}\n"),
+              HasSubstr("decay_begin: needs decay_end"));
+  EXPECT_THAT(
+      MessageOf<ConfigError>([&] {
+        LoadRunConfig(
+            config::Document::FromText("run.yaml",
+                                       "learner: {workload: resnet50, limits: "
+                                       "{max_frames: 5}}\n"),
+            registry);
+      }),
+      HasSubstr(
+          "max_frames: workload resnet50 has no frames; allowed here: 0"));
 }
 
 // Would catch pictures of other sides with as many bytes, which are sheared.
