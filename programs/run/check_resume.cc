@@ -78,7 +78,7 @@ std::string WhyComplete(const RunConfig& config,
   if (!newest) return "";
   const auto agent_steps = agents::AgentStepsIn(
       runtime::ReadCheckpointInfo(checkpoints.PathOf(newest->step)).metadata);
-  const std::string limit =
+  std::string limit =
       FindLimit(config.learner.limits,
                 {.steps = newest->step,
                  .seconds = newest->seconds,
