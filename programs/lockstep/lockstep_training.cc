@@ -70,6 +70,12 @@ void Check(const RunConfig& config) {
         "where shards divide no work; allowed: 1",
         config.replay.shards));
   }
+  if (config.actors.count != 1) {
+    spdlog::warn(
+        "actors.count: {}: lockstep has one actor, with the {} of "
+        "actors.environments",
+        config.actors.count, config.actors.environments);
+  }
 }
 
 // Makes and locks the run's folder. Throws ConfigError for a folder of
@@ -207,7 +213,8 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
              {.exploration = config.actors.exploration,
               .num_all_environments = environments_.size(),
               .seed = seed_,
-              .keeps_state = true}) {
+              .keeps_state = true,
+              .long_episode_steps = config.evaluation.max_episode_steps}) {
   if (environments_.environment(0).StepsWithOthers()) {
     throw ConfigError(fmt::format(
         "task.name: {}: its make_env makes a batch, whose environments cannot "

@@ -64,8 +64,11 @@ TEST_F(LockstepTest, TheSameSeedGivesTheSameBits) {
     const CommandResult result = RunShort(name);
     ASSERT_TRUE(result.status.ok()) << result.output;
   }
-  const CommandResult other = RunShort("c", {"run.seed=2"});
+  const CommandResult other = RunShort("c", {"run.seed=2", "actors.count=3"});
   ASSERT_TRUE(other.status.ok()) << other.output;
+  EXPECT_THAT(other.output,
+              HasSubstr("actors.count: 3: lockstep has one actor, with the 1 "
+                        "of actors.environments"));
   // compared in one go: the files are long
   EXPECT_TRUE(Variables("a") == Variables("b"));
   EXPECT_FALSE(Variables("a") == Variables("c"));
