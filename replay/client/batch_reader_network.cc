@@ -387,7 +387,7 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   if (message.table_mass() > 0.0) shard.mass = message.table_mass();
   if (std::exchange(shard.is_restarted, false)) {
     shard.lost_steps =
-        std::max<int64_t>(0, shard.total_steps - message.total_steps());
+        std::max(shard.lost_steps, shard.total_steps - message.total_steps());
   }
   shard.total_steps = message.total_steps() + shard.lost_steps;
   const int64_t taken = message.size();

@@ -126,6 +126,14 @@ TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   EXPECT_EQ(batch.total_steps, 16);
+  // the next one goes further before its first answer; 6 are still lost
+  service.reset();
+  service.emplace(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 4, 12);
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (Load<uint64_t>(batch.observations, 0) != 4);
+  EXPECT_GE(batch.total_steps, 6 + 12);
 }
 
 // A service that ends may answer without items before it goes.
