@@ -147,6 +147,7 @@ class BatchReader : public BatchSource {
   void SetPaused(bool is_paused) override EXCLUDES(mutex_);
   // Batches already under way arrive even beyond the limit.
   void SetLimit(int64_t num_batches) override EXCLUDES(mutex_);
+  void SetLostSteps(int64_t num_steps) override EXCLUDES(mutex_);
   // Asks every service to write checkpoint `id`, each into its own folder. The
   // reader requests no batch until these requests are sent. Throws
   // InvalidArgument if `id` is 0.
@@ -303,6 +304,7 @@ class BatchReader : public BatchSource {
   bool is_paused_ GUARDED_BY(mutex_) = false;
   // batches that Next() may still return
   int64_t num_wanted_ GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  int64_t lost_steps_before_ GUARDED_BY(mutex_) = 0;
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);

@@ -437,9 +437,15 @@ void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
 }
 
 void BatchReader::HandOver(std::shared_ptr<BatchAssembly> assembly) {
-  assembly->batch.total_steps = 0;
+  Batch& batch = assembly->batch;
+  {
+    MutexLock lock(mutex_);
+    batch.lost_steps = lost_steps_before_;
+  }
+  batch.total_steps = batch.lost_steps;
   for (const Shard& shard : shards_) {
-    assembly->batch.total_steps += shard.total_steps;
+    batch.total_steps += shard.total_steps;
+    batch.lost_steps += shard.lost_steps;
   }
   assembler_.Finish(std::move(assembly));
 }

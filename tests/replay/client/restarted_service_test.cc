@@ -126,6 +126,7 @@ TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   EXPECT_EQ(batch.total_steps, 16);
+  EXPECT_EQ(batch.lost_steps, 6);
   // the next one goes further before its first answer; 6 are still lost
   service.reset();
   service.emplace(StackedTable(maker), endpoint);
@@ -134,6 +135,25 @@ TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   } while (Load<uint64_t>(batch.observations, 0) != 4);
   EXPECT_GE(batch.total_steps, 6 + 12);
+}
+
+// A learner that restarts gives its new reader the count.
+TEST(RestartedServiceTest, StepsLostBeforeTheReaderCount) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(StackedTable(maker));
+  Insert(service.shard(), maker, 1, 1, 10);
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 8});
+  reader.SetLostSteps(200);
+  const auto give_up = After(seconds(60));
+  Batch batch;
+  // batches of before may still be on the way
+  while (batch.lost_steps == 0 && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(give_up, &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(batch.lost_steps, 200);
+  EXPECT_EQ(batch.total_steps, 210);
 }
 
 // A service that ends may answer without items before it goes.
