@@ -97,8 +97,11 @@ struct BatchReaderMetrics {
 //   (M_s / sum M) P_i
 //
 // where P_i is its probability within the service. While all masses are zero,
-// the sizes of the tables take their place. This is exact even if masses
-// have changed meanwhile, because both factors are the ones used for the draw.
+// the sizes of the tables take their place. While every service answers in
+// full, this is exact even if masses have changed meanwhile, because both
+// factors are the ones used for the draw. Rows that a service does not give
+// within its wait are divided again among all: its items are drawn less often
+// than that, and the weights do not correct for it.
 //
 // With several services the reader asks each for its table's size and mass five
 // times a second, so that services with few draws also keep their share. Draws
