@@ -11,9 +11,11 @@ namespace replicant::agents {
 // actors so far.
 inline constexpr const char* kAgentStepsKey = "agent_steps";
 
-// Returns the agent steps in `metadata`, or std::nullopt if the key is absent.
-// Throws InvalidArgument if the value is not a number >= 0.
+// Returns the agent steps in `metadata`, or those under another key;
+// std::nullopt if the key is absent. Throws InvalidArgument if the value is not
+// a number >= 0.
 std::optional<int64_t> AgentStepsIn(
-    const std::map<std::string, std::string>& metadata);
+    const std::map<std::string, std::string>& metadata,
+    const char* key = kAgentStepsKey);
 
 }  // namespace replicant::agents

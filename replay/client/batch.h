@@ -52,6 +52,7 @@ struct Batch {
   // Number of steps that all writers had inserted at the last draw, including
   // steps that the reader saw counted before a service restarted.
   int64_t total_steps = 0;
+  int64_t lost_steps = 0;  // the part that no service counts any more
   // The shared memory that holds the buffers, if a reader shares them.
   std::shared_ptr<rpc::SharedMemory> memory;
   // Messages whose frames lie elsewhere, for rows from first_row on.

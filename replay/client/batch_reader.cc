@@ -151,6 +151,11 @@ void BatchReader::SetLimit(int64_t num_batches) {
   wake_.Wake();
 }
 
+void BatchReader::SetLostSteps(int64_t num_steps) {
+  MutexLock lock(mutex_);
+  lost_steps_before_ = num_steps;
+}
+
 void BatchReader::StartCheckpoint(uint64_t id, Clock::TimePoint deadline) {
   if (id == 0) throw InvalidArgument("BatchReader: a checkpoint needs an id");
   MutexLock lock(mutex_);

@@ -97,8 +97,11 @@ struct BatchReaderMetrics {
 //   (M_s / sum M) P_i
 //
 // where P_i is its probability within the service. While all masses are zero,
-// the sizes of the tables take their place. This is exact even if masses
-// have changed meanwhile, because both factors are the ones used for the draw.
+// the sizes of the tables take their place. While every service answers in
+// full, this is exact even if masses have changed meanwhile, because both
+// factors are the ones used for the draw. Rows that a service does not give
+// within its wait are divided again among all: its items are drawn less often
+// than that, and the weights do not correct for it.
 //
 // With several services the reader asks each for its table's size and mass five
 // times a second, so that services with few draws also keep their share. Draws
@@ -147,6 +150,7 @@ class BatchReader : public BatchSource {
   void SetPaused(bool is_paused) override EXCLUDES(mutex_);
   // Batches already under way arrive even beyond the limit.
   void SetLimit(int64_t num_batches) override EXCLUDES(mutex_);
+  void SetLostSteps(int64_t num_steps) override EXCLUDES(mutex_);
   // Asks every service to write checkpoint `id`, each into its own folder. The
   // reader requests no batch until these requests are sent. Throws
   // InvalidArgument if `id` is 0.
@@ -303,6 +307,7 @@ class BatchReader : public BatchSource {
   bool is_paused_ GUARDED_BY(mutex_) = false;
   // batches that Next() may still return
   int64_t num_wanted_ GUARDED_BY(mutex_) = std::numeric_limits<int64_t>::max();
+  int64_t lost_steps_before_ GUARDED_BY(mutex_) = 0;
   CheckpointCall checkpoint_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   BatchReaderMetrics metrics_ GUARDED_BY(mutex_);

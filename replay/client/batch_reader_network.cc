@@ -387,7 +387,7 @@ int64_t BatchReader::TakeReply(Shard& shard, int32_t index,
   if (message.table_mass() > 0.0) shard.mass = message.table_mass();
   if (std::exchange(shard.is_restarted, false)) {
     shard.lost_steps =
-        std::max<int64_t>(0, shard.total_steps - message.total_steps());
+        std::max(shard.lost_steps, shard.total_steps - message.total_steps());
   }
   shard.total_steps = message.total_steps() + shard.lost_steps;
   const int64_t taken = message.size();
@@ -437,9 +437,15 @@ void BatchReader::HandleLoss(Shard& shard, const SampleInFlight& in_flight) {
 }
 
 void BatchReader::HandOver(std::shared_ptr<BatchAssembly> assembly) {
-  assembly->batch.total_steps = 0;
+  Batch& batch = assembly->batch;
+  {
+    MutexLock lock(mutex_);
+    batch.lost_steps = lost_steps_before_;
+  }
+  batch.total_steps = batch.lost_steps;
   for (const Shard& shard : shards_) {
-    assembly->batch.total_steps += shard.total_steps;
+    batch.total_steps += shard.total_steps;
+    batch.lost_steps += shard.lost_steps;
   }
   assembler_.Finish(std::move(assembly));
 }

@@ -38,6 +38,10 @@ class BatchSource {
   virtual void UpdatePriorities(const Batch& batch,
                                 std::span<const float> priorities) = 0;
 
+  // Sets the steps that services lost before this source was made: batches
+  // count them from now on. Without effect on a source that loses none.
+  virtual void SetLostSteps(int64_t /*num_steps*/) {}
+
   // Figures of the source by name, for the learner's curves.
   virtual std::vector<std::pair<std::string, double>> Scalars() const {
     return {};

@@ -54,6 +54,7 @@ ReadResult MixedSource::Next(Clock::TimePoint deadline, Batch* batch) {
   batch->Reserve(options_.batch_size, prior_->form(), prior_->shape());
   if (!is_offline) TakeActed(batch);
   batch->total_steps = total_steps_;
+  batch->lost_steps = drawn_.lost_steps;
   const int64_t prior_rows =
       is_offline ? options_.batch_size : options_.prior_rows;
   prior_->Draw(options_.batch_size - prior_rows, prior_rows,

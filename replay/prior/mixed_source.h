@@ -57,6 +57,9 @@ class MixedSource : public BatchSource {
     return acted_.Scalars();
   }
   void SetLimit(int64_t num_batches) override;
+  void SetLostSteps(int64_t num_steps) override {
+    acted_.SetLostSteps(num_steps);
+  }
   void SetPaused(bool is_paused) override;
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override;

@@ -570,6 +570,8 @@ void Service::EndLate(Clock::TimePoint now) {
   for (size_t t = 0; t < pending_batches_.size(); ++t) {
     std::erase_if(pending_batches_[t], [&](PendingBatch& pending) {
       if (pending.deadline > now && !is_closed_) return false;
+      // one behind another, or after the end, was never tried
+      pending.batch.total_steps = shard_->num_steps();
       Answer(static_cast<int64_t>(t), pending, state);
       return true;
     });

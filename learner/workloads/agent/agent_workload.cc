@@ -17,6 +17,9 @@
 namespace replicant::learner {
 namespace {
 
+// In checkpoints. Those of older versions have none.
+constexpr const char* kLostStepsKey = "lost_steps";
+
 // Threads of the replicas of this process that share a batch: they wait while
 // it is put in order.
 int ThreadsOf(const replicator::ReplicationConfig& config) {
@@ -120,6 +123,8 @@ NextResult AgentWorkload::Step(Clock::TimePoint deadline) {
     // a replay that lost steps counts them late
     num_agent_steps_ =
         std::max(num_agent_steps_, batch().total_steps / spec_.writes_per_step);
+    // batches that were drawn before Restore() count fewer
+    lost_steps_ = std::max(lost_steps_, batch().lost_steps);
     Inspect(pipeline());
     source_->UpdatePriorities(batch(), step_->value("priority").Span<float>());
   }
@@ -144,7 +149,8 @@ std::optional<double> AgentWorkload::ReplayRatio(int64_t num_steps) const {
 }
 
 std::map<std::string, std::string> AgentWorkload::State() const {
-  return {{agents::kAgentStepsKey, std::to_string(num_agent_steps_)}};
+  return {{agents::kAgentStepsKey, std::to_string(num_agent_steps_)},
+          {kLostStepsKey, std::to_string(lost_steps_)}};
 }
 
 void AgentWorkload::Restore(const std::map<std::string, std::string>& state) {
@@ -154,6 +160,8 @@ void AgentWorkload::Restore(const std::map<std::string, std::string>& state) {
         fmt::format("checkpoint: no {}", agents::kAgentStepsKey));
   }
   num_agent_steps_ = *steps;
+  lost_steps_ = agents::AgentStepsIn(state, kLostStepsKey).value_or(0);
+  if (source_ != nullptr) source_->SetLostSteps(lost_steps_);
 }
 
 std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {

@@ -64,7 +64,8 @@ class AgentWorkload : public Workload {
     return num_agent_steps_ * spec_.task.action_repeat;
   }
   std::optional<double> ReplayRatio(int64_t num_steps) const override;
-  // The agent steps: everything else that is random is keyed by a variable.
+  // The agent steps, and the steps that the replay lost, which a new reader
+  // cannot know: everything else that is random is keyed by a variable.
   std::map<std::string, std::string> State() const override;
   void Restore(const std::map<std::string, std::string>& state) override;
 
@@ -98,6 +99,7 @@ class AgentWorkload : public Workload {
   double warned_size_ = 0.0;  // of the misfit warned of last
   std::vector<std::string> published_;
   int64_t num_agent_steps_ = 0;
+  int64_t lost_steps_ = 0;  // of the replay, as Batch::lost_steps
 };
 
 // Defines the workload that trains an agent. Config has `static Config

@@ -54,7 +54,8 @@ class BanditTransitions : public replay::BatchSource {
     if (reward_of_row_3) batch->rewards[3] = *reward_of_row_3;
     batch->discounts.assign(kBatch, 0.0F);
     batch->weights.assign(kBatch, 1.0F);
-    batch->total_steps = total_steps;
+    batch->total_steps = total_steps + lost_steps;
+    batch->lost_steps = lost_steps;
     batch->keys.assign(kBatch, {.slot = num_batches++});
     if (!ages.empty()) batch->ages = ages;
     batch->times_sampled = batch->ages;
@@ -68,6 +69,7 @@ class BanditTransitions : public replay::BatchSource {
     last_priorities.assign(priorities.begin(), priorities.end());
     ++num_updates;
   }
+  void SetLostSteps(int64_t num_steps) override { lost_steps = num_steps; }
   void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
   void StartCheckpoint(uint64_t /*id*/,
                        const std::filesystem::path& /*folder*/) override {}
@@ -75,7 +77,8 @@ class BanditTransitions : public replay::BatchSource {
     return replay::CheckpointState::kNotKept;
   }
 
-  int64_t total_steps = 0;
+  int64_t total_steps = 0;  // without those lost
+  int64_t lost_steps = 0;
   bool is_empty = false;
   std::optional<float> reward_of_row_3;
   std::vector<int64_t> ages;
@@ -215,6 +218,31 @@ TEST(AgentWorkloadTest, CountsTheFramesThatTheReplayTellsOf) {
   EXPECT_EQ(resumed.NumFrames(), 2000);
   EXPECT_THROW(resumed.Restore({{agents::kAgentStepsKey, "5x"}}),
                InvalidArgument);
+}
+
+// Only the reader that saw a service restart knows what was lost.
+TEST(AgentWorkloadTest, GivesTheNextReaderTheLostSteps) {
+  BanditTransitions bandit;
+  bandit.total_steps = 300;
+  bandit.lost_steps = 200;
+  AgentWorkload workload = MakeWorkload(Options(), &bandit);
+  ASSERT_EQ(workload.Step({}), NextResult::kOk);
+  EXPECT_EQ(workload.NumFrames(), 500);
+
+  BanditTransitions next;
+  next.total_steps = 400;
+  AgentWorkload resumed = MakeWorkload(Options(), &next);
+  // a batch that was drawn before
+  ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+  resumed.Restore(workload.State());
+  ASSERT_EQ(resumed.Step({}), NextResult::kOk);
+  EXPECT_EQ(resumed.NumFrames(), 600);
+  EXPECT_EQ(resumed.State(),
+            (std::map<std::string, std::string>{{agents::kAgentStepsKey, "600"},
+                                                {"lost_steps", "200"}}));
+  // a checkpoint of an older version
+  resumed.Restore({{agents::kAgentStepsKey, "500"}});
+  EXPECT_EQ(next.lost_steps, 0);
 }
 
 TEST(AgentWorkloadTest, WaitsWithoutTransitions) {

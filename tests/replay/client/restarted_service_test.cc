@@ -126,6 +126,60 @@ TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
     ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
   }
   EXPECT_EQ(batch.total_steps, 16);
+  EXPECT_EQ(batch.lost_steps, 6);
+  // the next one goes further before its first answer; 6 are still lost
+  service.reset();
+  service.emplace(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 4, 12);
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (Load<uint64_t>(batch.observations, 0) != 4);
+  EXPECT_GE(batch.total_steps, 6 + 12);
+}
+
+// A learner that restarts gives its new reader the count.
+TEST(RestartedServiceTest, StepsLostBeforeTheReaderCount) {
+  const EpisodeMaker maker = MakePixels();
+  RunningService service(StackedTable(maker));
+  Insert(service.shard(), maker, 1, 1, 10);
+  BatchReader reader({.endpoints = {service.endpoint()},
+                      .shape = maker.shape,
+                      .batch_size = 8});
+  reader.SetLostSteps(200);
+  const auto give_up = After(seconds(60));
+  Batch batch;
+  // batches of before may still be on the way
+  while (batch.lost_steps == 0 && Clock::Real().Now() < give_up) {
+    ASSERT_EQ(reader.Next(give_up, &batch), ReadResult::kOk);
+  }
+  EXPECT_EQ(batch.lost_steps, 200);
+  EXPECT_EQ(batch.total_steps, 210);
+}
+
+// A service that ends may answer without items before it goes.
+TEST(RestartedServiceTest, StepsBeforeAnOrderlyEndStayCounted) {
+  const EpisodeMaker maker = MakePixels();
+  std::optional<RunningService> service(std::in_place, StackedTable(maker));
+  const std::string endpoint = service->endpoint();
+  Insert(service->shard(), maker, 1, 1, 10);
+  BatchReader reader(
+      {.endpoints = {endpoint}, .shape = maker.shape, .batch_size = 8});
+  Batch batch;
+  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  service->Close();
+  const auto give_up = After(seconds(60));
+  while (reader.metrics().partial_replies == 0 &&
+         Clock::Real().Now() < give_up) {
+    // makes room for requests, until no batch is left
+    static_cast<void>(reader.Next(Clock::Real().Now(), &batch));
+  }
+  service.reset();
+  service.emplace(StackedTable(maker), endpoint);
+  Insert(service->shard(), maker, 1, 2, 4);
+  do {
+    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
+  } while (Load<uint64_t>(batch.observations, 0) == 1);
+  EXPECT_GE(batch.total_steps, 10);
 }
 
 }  // namespace

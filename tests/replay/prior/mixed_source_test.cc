@@ -58,12 +58,15 @@ class ActedSource : public BatchSource {
   ReadResult Next(Clock::TimePoint /*deadline*/, Batch* batch) override {
     if (is_paused || limit == 0) return ReadResult::kPaused;
     --limit;
-    return replay_.Next(batch) ? ReadResult::kOk : ReadResult::kTimeout;
+    if (!replay_.Next(batch)) return ReadResult::kTimeout;
+    batch->lost_steps = lost_steps;
+    return ReadResult::kOk;
   }
   void UpdatePriorities(const Batch& batch,
                         std::span<const float> priorities) override {
     replay_.UpdatePriorities(batch, priorities);
   }
+  void SetLostSteps(int64_t num_steps) override { lost_steps = num_steps; }
   void SetPaused(bool paused) override { is_paused = paused; }
   void SetLimit(int64_t num_batches) override { limit = num_batches; }
   void StartCheckpoint(uint64_t /*id*/,
@@ -74,6 +77,7 @@ class ActedSource : public BatchSource {
 
   bool is_paused = false;
   int64_t limit = 1000;
+  int64_t lost_steps = 0;
 
  private:
   LocalReplay replay_;
@@ -159,6 +163,15 @@ TEST_F(MixedSourceTest, TheLastRowsArePriorDataAsItemsOfTheRun) {
                 Maker().Stack(now.episode, now.step, kStack));
     }
   }
+}
+
+TEST_F(MixedSourceTest, LostStepsAreThoseOfTheActedSource) {
+  ActedSource acted(6);
+  const auto source = Make(&acted, 16, 10);
+  source->SetLostSteps(7);
+  Batch batch;
+  ASSERT_EQ(Next(*source, &batch), ReadResult::kOk);
+  EXPECT_EQ(batch.lost_steps, 7);
 }
 
 // The tables' weights would differ by their sizes and priorities if they were

@@ -465,6 +465,23 @@ TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
   EXPECT_THROW(StatusText("{}"), IoError);
 }
 
+// A reader takes a lower count for a loss.
+TEST(ReplayServiceTest, AnswersWithoutItemsCountTheSteps) {
+  const EpisodeMaker maker;
+  RunningService service(ConfigOf(maker, kTight));
+  Caller caller(service.endpoint());
+  caller.Insert({.writer = 5}, maker.Chunks(1, 4));
+  const uint64_t first = caller.StartSample(1000, 100);
+  const uint64_t behind = caller.StartSample(1000, 100);
+  EXPECT_EQ(caller.WaitForBatch(first, maker.shape).total_steps(), 4);
+  EXPECT_EQ(caller.WaitForBatch(behind, maker.shape).total_steps(), 4);
+  service.Close();
+  const auto batch =
+      caller.WaitForBatch(caller.StartSample(3, 20'000), maker.shape);
+  EXPECT_EQ(batch.state(), BatchState::kClosed);
+  EXPECT_EQ(batch.total_steps(), 4);
+}
+
 TEST(ReplayServiceTest, CloseAnswersWhatWaits) {
   const EpisodeMaker maker;
   RunningService service(ConfigOf(maker, kTight));
