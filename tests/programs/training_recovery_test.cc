@@ -263,7 +263,8 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
   ASSERT_TRUE(RunFleet({}).status.ok());
   const std::string config = ReadFile(run_ / "config.yaml");
   const std::string starts = ReadFile(run_ / "run.yaml");
-  const auto resume = [&](std::vector<std::string> settings, int code = 1) {
+  const auto resume = [&](const std::vector<std::string>& settings,
+                          int code = 1) {
     std::vector<std::string> command = {REPLICANT_FLEET, "--resume",
                                         run_.string()};
     for (const std::string& setting : settings) {

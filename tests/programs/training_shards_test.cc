@@ -71,8 +71,7 @@ TEST_F(TrainingShardsTest, AKilledShardComesBackAndTheTrainingGoesOn) {
       {.command = Command({"replay.shards=2", "learner.limits.max_steps=0",
                            "evaluation.enabled=false", "actors.count=2",
                            "learner.checkpoint_interval_s=0.3",
-                           "fleet.restart.replay.initial_backoff_s="
-                           "0.1"}),
+                           "fleet.restart.replay.initial_backoff_s=0.1"}),
        .stdout_file = folder_.path() / "out",
        .stderr_file = folder_.path() / "out"});
   ASSERT_TRUE(AwaitCheckpointAfter(0)) << Output();
