@@ -72,9 +72,9 @@ void Jitter(double strength, RandomStream& random, std::span<uint8_t> rgb) {
   const auto [brightness, contrast, saturation] = factors;
   double sum = 0.0;
   for (size_t i = 0; i < rgb.size(); i += 3) sum += Grey(&rgb[i]);
+  const size_t num_pixels = rgb.size() / 3;
   const float mean =
-      brightness *
-      static_cast<float>(sum / static_cast<double>(rgb.size() / 3));
+      brightness * static_cast<float>(sum / static_cast<double>(num_pixels));
   for (size_t i = 0; i < rgb.size(); i += 3) {
     const float grey = mean + contrast * (brightness * Grey(&rgb[i]) - mean);
     for (size_t c = 0; c < 3; ++c) {
