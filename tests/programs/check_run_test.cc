@@ -289,12 +289,12 @@ TEST(RunConfigTest, RefusesWhatAnImageRunWouldIgnore) {
           registry);
     });
   };
-  EXPECT_THAT(problem("resnet50", "images: {train: x}\n"),
-              HasSubstr("images.train: 'x', but images.source synthetic reads "
+  EXPECT_THAT(problem("resnet50", "images: {train: /x}\n"),
+              HasSubstr("images.train: '/x', but images.source synthetic reads "
                         "no files; hint: images.source: image_folder"));
   EXPECT_THAT(
-      problem("sngan", "images: {source: rendered, evaluation: y}\n"),
-      HasSubstr("images.evaluation: 'y', but images.source rendered reads"));
+      problem("sngan", "images: {source: rendered, evaluation: /y}\n"),
+      HasSubstr("images.evaluation: '/y', but images.source rendered reads"));
   EXPECT_THAT(problem("resnet50", "resnet50: {optimizer: {total_steps: 9}}\n"),
               HasSubstr("total_steps: belongs to the schedule cosine"));
   EXPECT_THAT(problem("resnet50",
