@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "replay/client/batch_reader.h"
@@ -100,41 +101,52 @@ TEST(RestartedServiceTest, PrioritiesOfAServiceBeforeARestartAreDropped) {
   EXPECT_EQ(service->shard().Status().tables[0].mass, 8 * 2.0);
 }
 
+// A service with ten steps of episode 1, and a reader that has had a batch.
+class CountedStepsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Insert(service_->shard(), maker_, 1, 1, 10);
+    reader_.emplace(BatchReaderOptions{
+        .endpoints = {endpoint_}, .shape = maker_.shape, .batch_size = 8});
+    Next();
+  }
+  void Next() {
+    ASSERT_EQ(reader_->Next(After(seconds(60)), &batch_), ReadResult::kOk);
+  }
+  // A new service in its place, with steps of another episode.
+  void Restart(uint64_t episode, int num_steps) {
+    service_.reset();
+    service_.emplace(StackedTable(maker_), endpoint_);
+    Insert(service_->shard(), maker_, 1, episode, num_steps);
+  }
+  uint64_t episode() const { return Load<uint64_t>(batch_.observations, 0); }
+
+  const EpisodeMaker maker_ = MakePixels();
+  std::optional<RunningService> service_{std::in_place, StackedTable(maker_)};
+  const std::string endpoint_ = service_->endpoint();
+  std::optional<BatchReader> reader_;
+  Batch batch_;
+};
+
 // A learner's count of steps does not fall when a service loses some of them.
-TEST(RestartedServiceTest, StepsThatAServiceLostStayCounted) {
-  const EpisodeMaker maker = MakePixels();
-  std::optional<RunningService> service(std::in_place, StackedTable(maker));
-  const std::string endpoint = service->endpoint();
-  Insert(service->shard(), maker, 1, 1, 10);
-  BatchReader reader(
-      {.endpoints = {endpoint}, .shape = maker.shape, .batch_size = 8});
-  Batch batch;
-  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  EXPECT_EQ(batch.total_steps, 10);
-  service.reset();
-  service.emplace(StackedTable(maker), endpoint);
-  Insert(service->shard(), maker, 1, 2, 4);
+TEST_F(CountedStepsTest, StepsThatAServiceLostStayCounted) {
+  EXPECT_EQ(batch_.total_steps, 10);
+  Restart(2, 4);
   // batches of the first service may still be on the way
-  uint64_t episode = 1;
-  while (episode == 1) {
-    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-    EXPECT_EQ(batch.total_steps, 10);
-    episode = Load<uint64_t>(batch.observations, 0);
-  }
-  Insert(service->shard(), maker, 1, 3, 6);
-  while (batch.total_steps < 16) {
-    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  }
-  EXPECT_EQ(batch.total_steps, 16);
-  EXPECT_EQ(batch.lost_steps, 6);
-  // the next one goes further before its first answer; 6 are still lost
-  service.reset();
-  service.emplace(StackedTable(maker), endpoint);
-  Insert(service->shard(), maker, 1, 4, 12);
   do {
-    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  } while (Load<uint64_t>(batch.observations, 0) != 4);
-  EXPECT_GE(batch.total_steps, 6 + 12);
+    ASSERT_NO_FATAL_FAILURE(Next());
+    EXPECT_EQ(batch_.total_steps, 10);
+  } while (episode() == 1);
+  Insert(service_->shard(), maker_, 1, 3, 6);
+  while (batch_.total_steps < 16) ASSERT_NO_FATAL_FAILURE(Next());
+  EXPECT_EQ(batch_.total_steps, 16);
+  EXPECT_EQ(batch_.lost_steps, 6);
+  // the next one goes further before its first answer; 6 are still lost
+  Restart(4, 12);
+  do {
+    ASSERT_NO_FATAL_FAILURE(Next());
+  } while (episode() != 4);
+  EXPECT_GE(batch_.total_steps, 6 + 12);
 }
 
 // A learner that restarts gives its new reader the count.
@@ -157,29 +169,19 @@ TEST(RestartedServiceTest, StepsLostBeforeTheReaderCount) {
 }
 
 // A service that ends may answer without items before it goes.
-TEST(RestartedServiceTest, StepsBeforeAnOrderlyEndStayCounted) {
-  const EpisodeMaker maker = MakePixels();
-  std::optional<RunningService> service(std::in_place, StackedTable(maker));
-  const std::string endpoint = service->endpoint();
-  Insert(service->shard(), maker, 1, 1, 10);
-  BatchReader reader(
-      {.endpoints = {endpoint}, .shape = maker.shape, .batch_size = 8});
-  Batch batch;
-  ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  service->Close();
+TEST_F(CountedStepsTest, StepsBeforeAnOrderlyEndStayCounted) {
+  service_->Close();
   const auto give_up = After(seconds(60));
-  while (reader.metrics().partial_replies == 0 &&
+  while (reader_->metrics().partial_replies == 0 &&
          Clock::Real().Now() < give_up) {
     // makes room for requests, until no batch is left
-    static_cast<void>(reader.Next(Clock::Real().Now(), &batch));
+    static_cast<void>(reader_->Next(Clock::Real().Now(), &batch_));
   }
-  service.reset();
-  service.emplace(StackedTable(maker), endpoint);
-  Insert(service->shard(), maker, 1, 2, 4);
+  Restart(2, 4);
   do {
-    ASSERT_EQ(reader.Next(After(seconds(60)), &batch), ReadResult::kOk);
-  } while (Load<uint64_t>(batch.observations, 0) == 1);
-  EXPECT_GE(batch.total_steps, 10);
+    ASSERT_NO_FATAL_FAILURE(Next());
+  } while (episode() == 1);
+  EXPECT_GE(batch_.total_steps, 10);
 }
 
 }  // namespace
