@@ -50,8 +50,8 @@ void RequireMujoco() {
 // Sets MuJoCo's global callbacks. By default MuJoCo writes its warnings and
 // errors to a file in the current folder, and an error ends the process. Here
 // warnings go to the debug log, because Physics::Step() reports an invalid
-// simulation, unless a Python program has set a handler of its own. Errors,
-// such as an arena that is too small, are thrown.
+// simulation; a handler that a Python program has set stays. Errors, such as an
+// arena that is too small, are thrown.
 void InstallCallbacks() {
   using Callback = void (*)(const char*);
   static std::once_flag once;

@@ -62,7 +62,7 @@ class SnganWorkload : public ImageWorkload {
     std::unique_ptr<replicator::Input> input;
     std::unique_ptr<replicator::Step> step;
     // the group that makes the images of a Run(), the first that asks for its
-    // latent vectors: those of another would come with the next Run()
+    // latent vectors: another group's would come with the next Run()
     std::shared_ptr<std::optional<int>> turn =
         std::make_shared<std::optional<int>>();
 

@@ -34,7 +34,7 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
 void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder);
 
-// Whether the run in `run_folder` has reached a limit of its own configuration.
+// Whether the run in `run_folder` has reached a limit in its configuration.
 // Its state then says `complete`, even if the run was stopped just before, or
 // if the evaluation after its end was the first one that is good enough. Throws
 // ConfigError and IoError.

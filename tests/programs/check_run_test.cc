@@ -368,7 +368,7 @@ TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
                 ": mode 0644 lets others read a secret key; hint: chmod 600");
 }
 
-// Would catch a host that joins by the folder with a key of its own.
+// Would catch a host that joins by the folder and misses run.key_file.
 TEST(CheckKeysTest, AFolderNamesTheKeyOfItsRun) {
   const TemporaryFolder folder;
   AtomicWriteFile(folder.path() / "state.yaml", "status: running\nstarts: 1\n");

@@ -61,7 +61,8 @@ def main(argv: list[str]) -> int:
     command.add_argument("--format", required=True, help="minari or lerobot")
     command.add_argument("--episodes", type=int,
                          help="that the policy of a run plays; default: those in its replay")
-    command.add_argument("--which", default="newest", help="policy that plays --episodes: newest or best; default newest")
+    command.add_argument("--which", default="newest",
+                         help="policy that plays --episodes: newest or best; default newest")
     command.add_argument("--pictures", default="png",
                          help="of lerobot: png, without loss, or video, AV1; default png")
     command.add_argument("--make-env",
