@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/config/edit.h"
 #include "base/error.h"
 #include "base/rng.h"
 #include "env/select_arrays.h"
@@ -219,6 +220,13 @@ TaskConfig TaskConfig::Read(config::Reader& reader) {
                  "cameras that move, and backgrounds");
   CheckPictures(reader, c);
   return c;
+}
+
+void TaskConfig::MakePathsAbsolute(config::Document& document) {
+  for (const char* const key : {"task.mjcf", "task.suite_folder",
+                                "task.distractions.background.folder"}) {
+    config::MakeAbsolute(document, key);
+  }
 }
 
 MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config/document.h"
 #include "base/config/reader.h"
 #include "env/distractions.h"
 #include "env/disturbances.h"
@@ -37,6 +38,10 @@ struct TaskConfig {
   DistractionConfig distractions;
 
   static TaskConfig Read(config::Reader& reader);
+  // Makes the paths of the section `task` of `document` absolute, as
+  // config::MakeAbsolute() does. Each program that reads the section does this
+  // first.
+  static void MakePathsAbsolute(config::Document& document);
 };
 
 // Makes the environments of `config`: the task with its selected arrays and

@@ -235,9 +235,9 @@ agents::LearningSpec RunConfig::SpecOf(
 
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry) {
+  env::TaskConfig::MakePathsAbsolute(document);
   for (const char* const key :
-       {"task.mjcf", "task.suite_folder", "task.distractions.background.folder",
-        "replay.prior.folder", "images.train", "images.evaluation"}) {
+       {"replay.prior.folder", "images.train", "images.evaluation"}) {
     config::MakeAbsolute(document, key);
   }
   for (const auto& workload : registry.workloads.workloads()) {

@@ -42,7 +42,10 @@ struct PolicyConfig {
 
   static PolicyConfig FromFile(const std::string& file,
                                const std::string& suite_folder) {
-    config::Reader reader(config::Document::FromFile(file));
+    config::Document document = config::Document::FromFile(file);
+    // a run's copy of its model lies in the run's folder
+    env::TaskConfig::MakePathsAbsolute(document);
+    config::Reader reader(std::move(document));
     PolicyConfig c;
     reader.Section("task", &c.task, "the environment");
     reader.Section("agent", &c.agent, "the agent");

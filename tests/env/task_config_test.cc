@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/config/document.h"
+#include "base/config/edit.h"
 #include "base/config/load.h"
 #include "base/error.h"
 #include "tests/support/message_of.h"
@@ -82,6 +85,20 @@ TaskRegistry CounterTasks() {
        .make_environment = [](const EnvironmentOptions& options) {
          return std::make_unique<Counter>(options, /*has_images=*/true);
        }}});
+}
+
+TEST(TaskConfigTest, ThePathsOfTheSectionAreRelativeToItsFile) {
+  config::Document document = config::Document::FromFile(
+      "/run/config.yaml", {}, [](const std::filesystem::path&) {
+        return std::string(
+            "task: {mjcf: model/model.xml, suite_folder: suite, "
+            "distractions: {background: {folder: ../pictures}}}\n");
+      });
+  TaskConfig::MakePathsAbsolute(document);
+  EXPECT_EQ(config::ValueOf(document, "task.mjcf"), "/run/model/model.xml");
+  EXPECT_EQ(config::ValueOf(document, "task.suite_folder"), "/run/suite");
+  EXPECT_EQ(config::ValueOf(document, "task.distractions.background.folder"),
+            "/pictures");
 }
 
 TEST(TaskConfigTest, AnEnvironmentWithoutAModelIsMadeAndRepeated) {

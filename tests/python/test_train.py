@@ -11,7 +11,7 @@ import pytest
 
 import replicant
 from replicant import errors
-from replicant import _process
+from replicant import _libraries, _process
 
 CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
 # far below what the task needs: only the parts are tested
@@ -72,6 +72,24 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     np.testing.assert_array_equal(policy.evaluate(4, seed=0), returns)
     assert returns.shape == (4,) and (returns >= 0).all()
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
+
+
+def test_a_policy_plays_the_runs_own_model_from_any_folder(tmp_path, monkeypatch):
+    suite = pathlib.Path(_libraries.suite_folder())
+    model = (suite / "cartpole.xml").read_text().replace("./common", str(suite / "common"))
+    # the second one has the place that the run's has in its folder
+    for file, mass in (("heavy.xml", "2"), ("elsewhere/model/model.xml", "0.001")):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(model.replace('mass=".1"', f'mass="{mass}"'))
+    heavy = replicant.train(CONFIG, {**SHORT, "task.mjcf": tmp_path / "heavy.xml"},
+                            folder=tmp_path / "run").wait(timeout=280)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    policy = heavy.policy()
+    assert policy._core.environment["mjcf"] == str(heavy.folder / "model/model.xml")
+    returns = policy.evaluate(1, seed=0)
+    assert first_return_by_evaluator(heavy) == pytest.approx(returns[0], rel=1e-3)
+    light = policy.evaluate(1, seed=0, mjcf="model/model.xml")
+    assert light[0] != pytest.approx(returns[0], rel=1e-2)
 
 
 def test_an_evaluation_says_what_of_the_task_it_leaves_out(tmp_path):
