@@ -96,6 +96,8 @@ class _Stacks:
 
     def push(self, images: list[np.ndarray]) -> list[np.ndarray]:
         """Adds the newest frame of each image, [H, W, C]; returns the stacks [H, W, C depth]."""
+        # copies: an environment may draw into its arrays again
+        images = [np.array(image) for image in images]
         self._frames = [*self._frames[1:], images] if self._frames else [images] * self._depth
         return [np.concatenate(frames, axis=-1) for frames in zip(*self._frames, strict=True)]
 

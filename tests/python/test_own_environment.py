@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import dm_env
 import gymnasium
@@ -205,6 +206,21 @@ def test_an_observation_of_another_form_is_named(observation, message):
     adapter._environment.observation = observation
     with pytest.raises(errors.InvalidArgument, match=message):
         adapter.step([0.0, 0.0])
+
+
+def test_an_episodes_stack_keeps_frames_of_an_array_that_is_drawn_into_again():
+    space = gymnasium.spaces.Box(0, 255, (1, 1, 1), np.uint8)
+    core = types.SimpleNamespace(
+        has_pixels=True, images={"observation": (1, 1, 1)}, frame_stack=3, state_size=0,
+        observation_shape=(1, 1, 3), act_pixels=lambda stack, *_: stack.astype(float))
+    policy = replicant.Policy(core, None, None, {}, None,
+                              (_adapter.ObservationForm(space), np.dtype(np.float32)))
+    frame, act = np.zeros((1, 1, 1), np.uint8), policy.episode()
+    stacks = []
+    for value in (10, 20, 30, 40):
+        frame[:] = value
+        stacks.append(act(frame).ravel().tolist())
+    assert stacks == [[10, 10, 10], [10, 10, 20], [10, 20, 30], [20, 30, 40]]
 
 
 def test_a_dictionary_without_a_name_is_refused():
