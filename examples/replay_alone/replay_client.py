@@ -403,22 +403,25 @@ class Writer:
     def append(self, observation, action, reward, discount=1.0, frame=None,
                priority=None):
         """Step (o_t, a_t, r_{t+1}, d_{t+1}); all or no steps of an episode have a
-        priority. Waits while the service has no room. ValueError for a number that a
-        step cannot have; the episode continues without that step."""
+        priority. Copies the rows. Waits while the service has no room. ValueError for a
+        number or a row that a step cannot have; the episode continues without that
+        step."""
         if not abs(reward) <= FLOAT_MAX:
             raise ValueError(f"reward {reward}; want a finite float32")
         if not 0 <= discount <= 1:
             raise ValueError(f"discount {discount} is outside [0, 1]")
         if priority is not None and not 0 <= priority <= FLOAT_MAX:
             raise ValueError(f"priority {priority}; want a finite float32 >= 0")
-        self._steps.append((observation, action, reward, discount, priority))
-        self._frames.append(frame)
+        step = (self._row(observation, "observation"), self._row(action, "action"), reward,
+                discount, priority)
+        self._frames.append(self._row(frame, "frame"))
+        self._steps.append(step)
         if len(self._steps) == self.group_steps:
             self._finish_chunk(None)
 
     def end(self, observation, frame=None):
         """o_T ends the episode; returns once all of it is acknowledged."""
-        self._frames.append(frame)
+        self._frames.append(self._row(frame, "frame"))
         self._finish_chunk(observation)
         self._steps = None
 
@@ -446,6 +449,13 @@ class Writer:
 
     def close(self):
         self.client.call(CLOSE_WRITER, [struct.pack("<Q", self.id)])
+
+    def _row(self, data, kind):
+        """A copy of the row as bytes; b"" of the frames that the service does not have."""
+        size = self.info[f"{kind}_bytes"]
+        if kind == "frame" and size == 0:
+            return b""
+        return row(data, size, f"{'a' if kind == 'frame' else 'an'} {kind}")
 
     def _finish_chunk(self, last):
         frames = self._frames if self.info["frame_bytes"] > 0 else None

@@ -16,11 +16,16 @@ def observation(episode, t):
 
 
 def write_episode(writer, episode, num_steps, frame=lambda t: None):
+    """Of arrays that are written into again, as those of an environment may be."""
+    seen, action, picture = np.zeros(2, "<u8"), np.zeros(1, "<u8"), frame(0)
     writer.begin()
-    for t in range(num_steps):
-        writer.append(observation(episode, t), struct.pack("<Q", t), float(t + 1),
-                      1.0, frame(t))
-    writer.end(observation(episode, num_steps), frame(num_steps))
+    for t in range(num_steps + 1):
+        seen[:], action[:] = (episode, t), t
+        if picture is not None:
+            picture[:] = frame(t)
+        if t < num_steps:
+            writer.append(seen, action, float(t + 1), 1.0, picture)
+    writer.end(seen, picture)
 
 
 def check_rows(batch, episode, num_steps, n_step):
