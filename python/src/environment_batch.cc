@@ -68,7 +68,11 @@ EnvironmentBatch::EnvironmentBatch(EnvironmentBatchOptions options,
   all_ids_.resize(static_cast<size_t>(size()));
   std::iota(all_ids_.begin(), all_ids_.end(), 0);
   steps_.resize(all_ids_.size());
-  is_last_in_staging_.resize(all_ids_.size());
+  if (options_.has_state) {
+    last_states_.resize(
+        all_ids_.size() *
+        static_cast<size_t>(environments_->observation_spec().state_size()));
+  }
 }
 
 EnvironmentBatch::~EnvironmentBatch() {
@@ -204,13 +208,12 @@ bool EnvironmentBatch::IsAtRest(const ResultArrays& arrays) {
   return true;
 }
 
-EnvironmentBatch::ResultArrays& EnvironmentBatch::TakeArrays(
-    const ResultArrays* keep) {
+EnvironmentBatch::ResultArrays& EnvironmentBatch::TakeArrays() {
   // further unreferenced sets come from a caller that held many for a while
   size_t num_at_rest = 0;
   ResultArrays* found = nullptr;
   std::erase_if(pool_, [&](const std::unique_ptr<ResultArrays>& arrays) {
-    if (arrays.get() == keep || !IsAtRest(*arrays)) return false;
+    if (!IsAtRest(*arrays)) return false;
     if (found == nullptr) found = arrays.get();
     return ++num_at_rest > 2 && arrays.get() != now_;
   });
@@ -257,23 +260,14 @@ void EnvironmentBatch::FillResults(ResultArrays& arrays,
 
 void EnvironmentBatch::SetNow(ResultArrays& arrays) {
   now_ = &arrays;
-  is_last_in_staging_.assign(all_ids_.size(), false);
+  last_states_.assign(arrays.state.begin(), arrays.state.end());
   FillResults(arrays, all_ids_);
 }
 
-void EnvironmentBatch::CopyRow(const ResultArrays& from, int from_row,
-                               ResultArrays& to, int to_row) const {
-  const auto copy = [&](auto source, auto target) {
-    const size_t width = source.size() / all_ids_.size();
-    const auto begin =
-        source.begin() +
-        static_cast<std::ptrdiff_t>(static_cast<size_t>(from_row) * width);
-    std::copy_n(begin, width,
-                target.begin() + static_cast<std::ptrdiff_t>(
-                                     static_cast<size_t>(to_row) * width));
-  };
-  copy(from.state, to.state);
-  copy(from.pixels, to.pixels);
+template <typename T>
+std::span<T> EnvironmentBatch::RowOf(std::span<T> all, int row) const {
+  const size_t width = all.size() / all_ids_.size();
+  return all.subspan(static_cast<size_t>(row) * width, width);
 }
 
 void EnvironmentBatch::CheckProcess() const {
@@ -326,18 +320,20 @@ nb::object EnvironmentBatch::Reset(
     throw InvalidArgument(
         "reset_mask: the first reset must include all environments");
   }
-  std::vector<int> ids;
+  std::vector<int> ids, others;
   for (const int id : all_ids_) {
-    if (mask->data()[id]) ids.push_back(id);
+    (mask->data()[id] ? ids : others).push_back(id);
   }
-  ResultArrays& old = *now_;
-  ResultArrays& arrays = TakeArrays(&old);
-  for (const int id : all_ids_) {
-    const bool is_staged = is_last_in_staging_[static_cast<size_t>(id)];
-    CopyRow(is_staged ? *staging_ : old, id, arrays, id);
-  }
+  ResultArrays& arrays = TakeArrays();
+  // the caller may have written into the arrays of the last call; a task in
+  // Python is not asked for its numbers twice
+  std::ranges::copy(last_states_, arrays.state.begin());
   {
     GilRelease release;
+    for (const int id : others) {
+      environments_->environment(id).Observe(
+          {.pixels = RowOf(arrays.pixels, id)});
+    }
     environments_->SendReset(ids, BufferOf(arrays));
     environments_->Receive(ids);
   }
@@ -390,6 +386,7 @@ nb::dict EnvironmentBatch::StartEpisodes() {
     environments_->SendReset(ids, BufferOf(*now_));
     environments_->Receive(ids);
   }
+  last_states_.assign(now_->state.begin(), now_->state.end());
   return info;
 }
 
@@ -436,11 +433,14 @@ nb::tuple EnvironmentBatch::Receive(int count) {
     GilRelease release;
     environments_->Receive(ids);
   }
-  ResultArrays& arrays = TakeArrays(now_);
+  ResultArrays& arrays = TakeArrays();
   for (int row = 0; row < count; ++row) {
     const int id = ids[static_cast<size_t>(row)];
-    CopyRow(*staging_, id, arrays, row);
-    is_last_in_staging_[static_cast<size_t>(id)] = true;
+    const std::span<double> state = RowOf(staging_->state, id);
+    std::ranges::copy(state, RowOf(arrays.state, row).begin());
+    std::ranges::copy(state, RowOf(std::span(last_states_), id).begin());
+    std::ranges::copy(RowOf(staging_->pixels, id),
+                      RowOf(arrays.pixels, row).begin());
   }
   FillResults(arrays, ids);
   const nb::slice rows{nb::none(), nb::int_(count), nb::none()};

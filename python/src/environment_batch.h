@@ -134,8 +134,8 @@ class EnvironmentBatch {
   void MakeEnvironments(const Seeds& seeds);
   std::unique_ptr<ResultArrays> MakeArrays() const;
   static bool IsAtRest(const ResultArrays& arrays);
-  // Arrays without references, except the arrays of `keep`.
-  ResultArrays& TakeArrays(const ResultArrays* keep = nullptr);
+  // Arrays without references.
+  ResultArrays& TakeArrays();
   env::BatchBuffer BufferOf(ResultArrays& arrays);
   nanobind::object ObservationOf(const ResultArrays& arrays) const;
   // A copy of the newest observation of environment `id`.
@@ -144,8 +144,9 @@ class EnvironmentBatch {
   void FillResults(ResultArrays& arrays, const std::vector<int>& ids);
   // Makes `arrays` the results of all environments, of a call that has ended.
   void SetNow(ResultArrays& arrays);
-  void CopyRow(const ResultArrays& from, int from_row, ResultArrays& to,
-               int to_row) const;
+  // Row `row` of an array [E, ...].
+  template <typename T>
+  std::span<T> RowOf(std::span<T> all, int row) const;
   // Steps and resets all environments into arrays_now_.
   void Advance(const Actions& actions);
   void ResetAll();
@@ -170,8 +171,8 @@ class EnvironmentBatch {
   std::vector<std::unique_ptr<ResultArrays>> pool_;
   ResultArrays* now_ = nullptr;            // of the last synchronous call
   std::unique_ptr<ResultArrays> staging_;  // where sent environments write
-  // whether an environment's last observation is in staging_, not in now_
-  std::vector<bool> is_last_in_staging_;
+  // newest numbers of each environment, [E, state size]
+  std::vector<double> last_states_;
   // cameras by environment for Render(), and the options that they were made
   // with
   std::vector<std::unique_ptr<env::Camera>> cameras_;

@@ -206,6 +206,31 @@ def test_disabled_autoreset_wants_a_reset_by_mask():
         env.step(np.ones((3, 1)))
 
 
+@pytest.mark.parametrize("options", [{}, {"pixels": (16, 16), "state": True}])
+def test_a_reset_by_mask_keeps_rows_that_the_caller_has_written_into(options):
+    env = envs.make_vec("cartpole-balance", 3, autoreset_mode="Disabled", seed=2, **options)
+    env.reset()
+    before, *_ = env.step(np.ones((3, 1)))
+    parts = before if options else {"": before}
+    copies = {name: part.copy() for name, part in parts.items()}
+    for part in parts.values():
+        part[:] = 7
+    after, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    for name, part in (after if options else {"": after}).items():
+        np.testing.assert_array_equal(part[[0, 2]], copies[name][[0, 2]])
+        assert not np.array_equal(part[1], copies[name][1])
+
+
+def test_a_reset_by_mask_does_not_observe_the_others_again():
+    calls = []
+    task = own_task(observation=lambda physics: {"calls": float(calls.append(0) or len(calls))})
+    env = envs.make_vec(task, 3, autoreset_mode="Disabled")
+    first, _ = env.reset()
+    after, _ = env.reset(options={"reset_mask": np.array([False, True, False])})
+    np.testing.assert_array_equal(after[[0, 2]], first[[0, 2]])
+    assert after[1] == first.max() + 1
+
+
 def test_names_of_arrays_are_dm_controls_and_views_of_one_memory():
     env = envs.make_vec("reacher-easy", 3, flatten=False, seed=1)
     assert list(env.single_observation_space) == ["position", "to_target", "velocity"]
