@@ -11,6 +11,7 @@ import gymnasium.wrappers.vector
 import numpy as np
 
 from replicant._observation_form import ObservationForm
+from replicant._scalar import flag_of, number_of
 from replicant.errors import ConfigError, InvalidArgument
 
 MAX_EPISODE_STEPS = 20_000  # evaluation.max_episode_steps
@@ -80,27 +81,6 @@ def control_timestep_s(environment) -> float:
                     0 < value < math.inf):
                 return float(value)
     return 0.0
-
-
-def _array_of(value) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except ValueError:  # rows of different lengths
-        return np.empty(0)
-
-
-def number_of(value, name: str) -> float:
-    array = _array_of(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise InvalidArgument(f"the {name} is {value!r:.80}; want a number, or an array of one")
-    return float(array.item())
-
-
-def flag_of(value, name: str) -> bool:
-    array = _array_of(value)
-    if array.size != 1 or array.dtype.kind not in "biu" or array.item() not in (0, 1):
-        raise InvalidArgument(f"{name} is {value!r:.80}; want True or False")
-    return bool(array.item())
 
 
 class Face:

@@ -15,7 +15,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from replicant._adapter import Face, check_wrappers, close_environment, flag_of, number_of
+from replicant._adapter import Face, check_wrappers, close_environment
+from replicant._scalar import flag_of, number_of
 from replicant.errors import ConfigError, InvalidArgument
 
 # batches with environments that no one has taken, by the function that made them

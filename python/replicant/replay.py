@@ -35,6 +35,7 @@ import numpy as np
 
 from replicant import _process, _replay, errors
 from replicant._closed import NoCopy
+from replicant._scalar import number_of
 from replicant.errors import CommError, InvalidArgument
 
 # An array, or a dictionary of such, by name.
@@ -341,6 +342,7 @@ class Writer(_Client):
                timeout: float | None = None) -> bool:
         """Adds step t: o_t, a_t, r_{t+1}, d_{t+1}.
 
+        reward    a number, or an array of one; discount and priority, too
         discount  0 where the episode terminates with this step, else 1
         frame     of o_t, if the signature has one
         extra     of o_t, if the signature has one
@@ -354,8 +356,9 @@ class Writer(_Client):
         """
         s = self._signature
         return self._core.append(
-            s._pack_observation(observation, extra), s._action.pack(action), reward, discount,
-            s._pack_frame(frame), priority, timeout)
+            s._pack_observation(observation, extra), s._action.pack(action),
+            number_of(reward, "reward"), number_of(discount, "discount"), s._pack_frame(frame),
+            None if priority is None else number_of(priority, "priority"), timeout)
 
     def end(self, observation: Nested, *, frame=None, extra: Nested = None,
             timeout: float | None = None) -> bool:

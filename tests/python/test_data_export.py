@@ -203,6 +203,25 @@ def test_a_recording_of_another_environment_is_not_mixed_in(tmp_path):
         Writer(tmp_path, (np.float32([-1]), np.float32([1])), 25.0)
 
 
+def test_two_recorders_of_one_folder_keep_each_others_episodes(tmp_path):
+    first, second = (Writer(tmp_path, ([-2.0], [2.0]), 50.0) for _ in range(2))
+    (tmp_path / "episode-000001.part").touch()  # of a recorder that was killed
+    files = [writer.write(recorded(length, True)).name
+             for writer, length in ((first, 3), (second, 4), (first, 5))]
+    assert files == ["episode-000000.npz", "episode-000002.npz", "episode-000003.npz"]
+    source = open_source(data.Mapping.of({"format": "recording", "path": str(tmp_path)}))
+    assert [source.episode(i, None).num_steps for i in range(3)] == [3, 4, 5]
+
+
+def test_an_episode_that_cannot_be_written_leaves_no_file(tmp_path):
+    writer = Writer(tmp_path, ([-2.0], [2.0]), 50.0)
+    broken = recorded(3, True)
+    broken.reward = ["much"] * 3
+    with pytest.raises(ValueError, match="much"):
+        writer.write(broken)
+    assert [file.name for file in tmp_path.iterdir()] == ["recording.json"]
+
+
 def test_the_whole_episodes_of_a_replays_folder_come_back(tmp_path):
     from replicant.data._replay_folder import ReplayFolder
 
@@ -304,6 +323,34 @@ def test_a_recording_has_what_a_run_sees(tmp_path, space):
         np.testing.assert_array_equal(
             steps.frame[:-1].reshape(len(seen), -1),
             [np.concatenate([p.ravel() for p in form.pixels(one)]) for one in seen])
+
+
+class Careless(gymnasium.Env):
+    """Writes into its action, and gives its reward as an array of one number."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    reward = np.full((1, 1), 0.5)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        action *= 0
+        return np.zeros(1, np.float32), self.reward, False, True, {}
+
+
+def test_a_recording_has_the_action_and_reward_that_were_given(tmp_path):
+    envs = pytest.importorskip("replicant.envs")
+    environment = Careless()
+    envs.record(environment, lambda _: np.full(1, 0.25, np.float32), tmp_path / "r", 1)
+    source = open_source(data.Mapping.of({"format": "recording", "path": str(tmp_path / "r")}))
+    episode = source.episode(0, None).columns
+    assert (episode["action"].tolist(), episode["reward"].tolist()) == ([[0.25]], [0.5])
+    environment.reward = None
+    with pytest.raises(InvalidArgument) as raised:
+        envs.record(environment, lambda _: np.zeros(1), tmp_path / "r", 1)
+    assert str(raised.value) == "the reward is None; want a number, or an array of one"
 
 
 def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):

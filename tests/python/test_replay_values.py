@@ -75,6 +75,22 @@ def test_numbers_that_no_network_can_take_are_refused(observation, action, messa
         assert writer.metrics["acknowledged_steps"] == 1
 
 
+def test_a_number_may_be_an_array_of_one():
+    with replay.Replay.start(STATE) as service, service.writer() as writer:
+        writer.begin()
+        assert writer.append([0, 0], [0], np.full((1, 1), 2.5), np.zeros(1),
+                             priority=np.array([3], np.int8))
+        for name in ("reward", "discount", "priority"):
+            with pytest.raises(errors.InvalidArgument) as raised:
+                writer.append([0, 1], [0], **{"reward": 0.0, name: [1.0, 2.0]})
+            assert str(raised.value) == (
+                f"the {name} is [1.0, 2.0]; want a number, or an array of one")
+        assert writer.end([0, 1]) and writer.flush(60)
+        with service.reader(batch_size=1) as reader:
+            batch = reader.sample(timeout=60)
+    assert (batch.reward[0], batch.discount[0], batch.priority[0]) == (2.5, 0.0, 3.0)
+
+
 def test_an_extra_may_be_any_number():
     signature = replay.Signature(((1,), "float32"), ((1,), "float32"), extra=((), "float32"))
     with replay.Replay.start(signature) as service, service.writer() as writer:

@@ -7,6 +7,7 @@ float64 [T], "terminated" and "truncated" bool [].
 import json
 import os
 import pathlib
+import secrets
 import zipfile
 
 import numpy as np
@@ -73,8 +74,8 @@ class Source:
 
 
 class Writer:
-    """Writes a recording below a folder, which may hold one already: episodes are added. A file
-    appears whole."""
+    """Writes a recording below a folder, which may hold one already: episodes are added. Several
+    writers may add to it at the same time. A file appears whole."""
 
     def __init__(self, folder, bounds, frames_per_second, name: str = ""):
         self._folder = pathlib.Path(folder)
@@ -83,12 +84,13 @@ class Writer:
         about = {"version": 1, "name": name, "action_low": low, "action_high": high,
                  "frames_per_second": frames_per_second}
         file = self._folder / "recording.json"
-        if file.exists():
-            old = json.loads(file.read_text(encoding="utf-8"))
-            if old != about:
-                raise InvalidArgument(f"{file}: another recording: it has {old}, want {about}")
-        else:
-            file.write_text(json.dumps(about), encoding="utf-8")
+        if not file.exists():
+            part = self._folder / f"recording-{secrets.token_hex(8)}.part"
+            part.write_text(json.dumps(about), encoding="utf-8")
+            os.replace(part, file)
+        old = json.loads(file.read_text(encoding="utf-8"))
+        if old != about:
+            raise InvalidArgument(f"{file}: another recording: it has {old}, want {about}")
         self._next = 1 + max((int(f.stem.removeprefix("episode-"))
                               for f in self._folder.glob("episode-*.npz")), default=-1)
 
@@ -96,16 +98,34 @@ class Writer:
         observations = episode.observations
         names = (["observation"] if list(observations) == [""] else
                  [f"observation/{name}" for name in observations])
-        file = self._folder / f"episode-{self._next:06}.npz"
-        part = file.with_suffix(".part")
-        with open(part, "wb") as out:
-            np.savez_compressed(
-                out, **dict(zip(names, observations.values(), strict=True)), action=episode.action,
-                reward=np.asarray(episode.reward, np.float64),
-                terminated=np.array(episode.terminated), truncated=np.array(not episode.terminated))
-        os.replace(part, file)
-        self._next += 1
+        file, part = self._claim()
+        try:
+            with open(part, "wb") as out:
+                np.savez_compressed(
+                    out, **dict(zip(names, observations.values(), strict=True)),
+                    action=episode.action, reward=np.asarray(episode.reward, np.float64),
+                    terminated=np.array(episode.terminated),
+                    truncated=np.array(not episode.terminated))
+            os.replace(part, file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
         return file
+
+    def _claim(self) -> tuple[pathlib.Path, pathlib.Path]:
+        """The file of a new episode, and its part, which no other writer has made."""
+        while True:
+            file = self._folder / f"episode-{self._next:06}.npz"
+            part = file.with_suffix(".part")
+            self._next += 1
+            try:
+                part.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            # another writer may have finished it in between
+            if not file.exists():
+                return file, part
+            part.unlink()
 
     def close(self) -> None:
         pass

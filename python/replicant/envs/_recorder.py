@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from replicant._observation_form import ObservationForm
+from replicant._scalar import number_of
 from replicant.envs._gymnasium import Env
 from replicant.errors import ConfigError, InvalidArgument
 
@@ -78,12 +79,13 @@ class Recorder(gymnasium.Wrapper):
         return observation, info
 
     def step(self, action):
-        result = self.env.step(action)
-        observation, reward, terminated, truncated, _ = result
         if self._steps is None:
             raise InvalidArgument("Recorder: step() before reset()")
-        self._steps.append((self._last, np.array(action, self.env.action_space.dtype),
-                            float(reward)))
+        # a copy: the environment may write into it
+        taken = np.array(action, self.env.action_space.dtype)
+        result = self.env.step(action)
+        observation, reward, terminated, truncated, _ = result
+        self._steps.append((self._last, taken, number_of(reward, "reward")))
         self._last = self._arrays(observation)
         if terminated or truncated:
             self._write(bool(terminated))
