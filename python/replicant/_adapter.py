@@ -1,5 +1,6 @@
 """A user's environment as the roles of a training see it: numbers in, numbers out."""
 
+import copy
 import math
 import numbers
 from collections.abc import Callable
@@ -81,6 +82,15 @@ def control_timestep_s(environment) -> float:
                     0 < value < math.inf):
                 return float(value)
     return 0.0
+
+
+def _copy_of(info):
+    """A copy, in which values that cannot be copied stay what they are."""
+    try:
+        return copy.deepcopy(info)
+    except Exception:  # such as a lock, or the user's code
+        return ({name: _copy_of(value) for name, value in info.items()}
+                if isinstance(info, dict) else info)
 
 
 class Face:
@@ -175,9 +185,9 @@ class Adapter(Face):
         terminated = flag_of(terminated, "terminated")
         discount = 0.0 if terminated else 1.0
         if self.has_goals:
-            # a copy: the environment may write into it
+            # copies: the environment may write into them
             goal = np.array(observation["achieved_goal"], np.float64)
-            self._made.append((goal, info, discount))
+            self._made.append((goal, _copy_of(info), discount))
         return (self._see(observation), number_of(reward, "reward"), discount,
                 terminated or flag_of(truncated, "truncated"))
 

@@ -1,5 +1,7 @@
 """Environments with goals, and the selection of arrays, as the adapter reads them."""
 
+import threading
+
 import gymnasium
 import numpy as np
 import pytest
@@ -54,6 +56,21 @@ def test_a_reward_of_another_goal_is_of_its_step():
     adapter.reset(2)
     with pytest.raises(IndexError):
         adapter.goal_reward(1, [0.0, 0.0])
+
+
+def test_a_reward_of_another_goal_has_the_info_of_its_step():
+    class Reusing(Goals):
+        """One dictionary for all steps, with an array and what cannot be copied."""
+
+        info = {"count": np.zeros(1), "lock": threading.Lock()}
+
+        def step(self, action):
+            seen, *rest, info = super().step(action)
+            self.info["count"][:] = info["count"]
+            return seen, *rest, self.info
+
+    adapter = played(Reusing())
+    assert [adapter.goal_reward(step, [step, 0.0])[0] for step in (1, 2, 3)] == [10.0, 20.0, 30.0]
 
 
 def test_the_agent_need_not_see_the_achieved_goal():
