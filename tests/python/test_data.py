@@ -273,6 +273,17 @@ def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(
     assert message_of(InvalidArgument, **keys).startswith(f"{file}: episode 1: no actions; it has ")
 
 
+def test_a_termination_is_0_or_1(tmp_path):
+    folder = make_minari(tmp_path / "d", lengths=(3,), terminated=(True,))
+    file = folder / "data/main_data.hdf5"
+    for value, text in ((3.0, "3"), (0.5, "0.5"), (np.nan, "nan"), (-1.0, "-1")):
+        with h5py.File(file, "a") as out:
+            del out["episode_0/terminations"]
+            out["episode_0/terminations"] = np.array([0.0, 0.0, value])
+        assert message_of(InvalidArgument, format="minari", path=str(folder)) == (
+            f"{file}: episode 0: step 2: terminated is {text}, want 0 or 1")
+
+
 def test_a_truncated_file_is_named(tmp_path):
     folder = make_minari(tmp_path / "d")
     file = folder / "data/main_data.hdf5"

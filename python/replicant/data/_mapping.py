@@ -302,6 +302,11 @@ class Converter:
             step = int(np.argmin(np.isfinite(reward)))
             raise InvalidArgument(f"{episode.where}: step {step}: the reward is {reward[step]}")
         num_steps = episode.num_steps
+        neither = np.flatnonzero((terminated != 0) & (terminated != 1))
+        if len(neither):
+            step = int(neither[0])
+            raise InvalidArgument(f"{episode.where}: step {step}: terminated is "
+                                  f"{terminated[step]:g}, want 0 or 1")
         ends = np.flatnonzero(terminated)
         if len(ends) and ends[0] + 1 < num_steps:
             raise InvalidArgument(f"{episode.where}: it terminates at step {ends[0]} of "
