@@ -112,6 +112,18 @@ def test_the_steps_of_a_run_with_two_cameras_come_back_from_its_export(tmp_path,
         np.testing.assert_allclose(one["action"], other["action"], atol=1e-6)
 
 
+def test_the_replay_of_a_run_from_pictures_alone_is_exported_without_numbers(tmp_path):
+    pytest.importorskip("lz4")
+    run = train(tmp_path, "{name: python-environment, pixels: {enabled: true}}",
+                REPLICANT_MAKE_ENV=f"{__file__}:TwoCameras")
+    count = data.export(run, tmp_path / "m", "minari", make_env=f"{__file__}:TwoCameras")
+    source = open_source(data.Mapping.of({"format": "minari", "path": str(tmp_path / "m")}))
+    assert len(source) == count > 0
+    assert {name: column.shape for name, column in source.columns.items()
+            if name.startswith("observations")} == {
+        "observations/front": (16, 20, 3), "observations/wrist": (16, 12, 1)}
+
+
 def test_the_policy_of_a_run_with_make_env_plays_its_export(tmp_path):
     make_env = f"{__file__}:TwoCameras"
     run = train(tmp_path, "{name: python-environment, action_repeat: 2, pixels: {enabled: true, "

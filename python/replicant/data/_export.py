@@ -64,11 +64,12 @@ class _Steps:
     frames_per_second: float | None
 
     def named(self, numbers: np.ndarray | None, pixels: np.ndarray | None) -> dict[str, np.ndarray]:
-        """The arrays of T observations, by name: from [T, N] numbers and [T, P] bytes."""
+        """The arrays of T observations, by name: from [T, N] numbers and [T, P] bytes. None: a
+        replay has none."""
         arrays = {}
         for rows, parts in ((numbers, self.numbers), (pixels, self.images)):
             begin = 0
-            for name, shape in parts:
+            for name, shape in parts if rows is not None else ():
                 end = begin + math.prod(shape)
                 arrays[name] = rows[:, begin:end].reshape(len(rows), *shape)
                 begin = end
