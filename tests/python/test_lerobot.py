@@ -1,5 +1,7 @@
 """replicant.data: LeRobotDataset v3, both ways."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -90,3 +92,77 @@ def test_a_fault_of_lerobots_files_is_named_with_file_and_episode(tmp_path):
     assert message_of(IoError, **keys) == f"{video}: episode 0: no such video"
     table.write_bytes(table.read_bytes()[:200])
     assert message_of(IoError, **keys).startswith(f"{table}: episode 0: ")
+
+
+def rewrite(file, name, array):
+    """Another column in the place of one of a parquet file."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(file)
+    parquet.write_table(table.set_column(table.column_names.index(name), name, [array]), file)
+
+
+@pytest.mark.parametrize("rows", [
+    [[1.0], [2.0, 3.0, 4.0], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],  # ten numbers, as of five pairs
+    [[1.0, None], [2.0, 3.0], [1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+    [None, [1.0, 2.0, 2.0, 3.0], [1.0, 2.0], [3.0, 4.0], []],
+    [[[1.0], [2.0]], [[1.0, 2.0], []], [[1.0], [2.0]], [[1.0], [2.0]], [[1.0], [2.0]]],
+])
+def test_rows_of_different_lengths_are_refused_whatever_their_sum(tmp_path, rows):
+    pa = pytest.importorskip("pyarrow")
+    Writer(tmp_path / "r", ([-2.0], [2.0]), 50.0).write(recorded(5, True))
+    data.export(tmp_path / "r", tmp_path / "lr", "lerobot")
+    file = tmp_path / "lr/data/chunk-000/file-000.parquet"
+    rewrite(file, "observation.arm", pa.array(rows))
+    assert message_of(InvalidArgument, format="lerobot", path=str(tmp_path / "lr")) == (
+        f"{file}: episode 0: observation.arm: its rows differ in length, or have gaps")
+
+
+def test_arrays_of_two_dimensions_are_what_info_json_says(tmp_path):
+    pytest.importorskip("PIL")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    episode = recorded(5, True)
+    rng = np.random.default_rng(0)
+    shapes = {"mass": (1,), "arm": (2,), "one": (1, 1), "hand": (2, 3), "finger": (2, 3, 4)}
+    episode.observations = {name: rng.normal(size=(6, *shape)) for name, shape in shapes.items()}
+    Writer(tmp_path / "r", ([-2.0], [2.0]), 50.0).write(episode)
+    data.export(tmp_path / "r", tmp_path / "lr", "lerobot")
+    features = json.loads((tmp_path / "lr/meta/info.json").read_text())["features"]
+    file = tmp_path / "lr/data/chunk-000/file-000.parquet"
+    types = {field.name: str(field.type).replace("element: ", "item: ")
+             for field in parquet.read_schema(file)}
+    wanted = {"mass": "double", "arm": "fixed_size_list<item: double>[2]",
+              "one": "list<item: list<item: double>>", "hand": "list<item: list<item: double>>",
+              "finger": "list<item: list<item: list<item: double>>>"}
+    source = open_source(data.Mapping.of({"format": "lerobot", "path": str(tmp_path / "lr")}))
+    for name, shape in shapes.items():
+        assert features[f"observation.{name}"]["shape"] == list(shape)
+        assert types[f"observation.{name}"] == wanted[name]
+        np.testing.assert_array_equal(
+            source.episode(0, None).columns[f"observation.{name}"].reshape(5, *shape),
+            episode.observations[name][:5])
+
+
+def test_arrays_of_two_dimensions_are_read_and_written_as_the_package_datasets_has_them(tmp_path):
+    pytest.importorskip("PIL")
+    datasets = pytest.importorskip("datasets")
+    hand = np.arange(36.0, dtype=np.float32).reshape(6, 2, 3)
+    episode = recorded(5, True)
+    episode.observations = {"hand": hand, "mass": hand[:, 0, :1]}
+    Writer(tmp_path / "r", ([-2.0], [2.0]), 50.0).write(episode)
+    data.export(tmp_path / "r", tmp_path / "lr", "lerobot")
+    file = tmp_path / "lr/data/chunk-000/file-000.parquet"
+    # the features that lerobot makes of info.json
+    features = datasets.Features({
+        "observation.hand": datasets.Array2D((2, 3), "float32"),
+        "observation.mass": datasets.Value("float32"), "action": datasets.Value("float32"),
+        "next.reward": datasets.Value("float32"), "next.done": datasets.Value("bool"),
+        "next.terminated": datasets.Value("bool"), "timestamp": datasets.Value("float32"),
+        **{name: datasets.Value("int64") for name in
+           ("frame_index", "episode_index", "index", "task_index")}})
+    loaded = datasets.Dataset.from_parquet(str(file), features=features,
+                                           cache_dir=str(tmp_path / "cache"))
+    assert loaded["observation.hand"][:] == hand[:5].tolist()
+    # and the file that datasets writes, whose columns have a type of its own
+    loaded.to_parquet(str(file))
+    source = open_source(data.Mapping.of({"format": "lerobot", "path": str(tmp_path / "lr")}))
+    np.testing.assert_array_equal(source.episode(0, None).columns["observation.hand"], hand[:5])

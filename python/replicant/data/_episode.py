@@ -81,6 +81,33 @@ def flat(columns: Mapping, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ob
             yield "/".join((*path, name)), value
 
 
+def array_of(where: str, name: str, column) -> np.ndarray:
+    """The rows of a pyarrow column of numbers, or of lists of them, [T, ...]. InvalidArgument unless
+    each row has the same shape."""
+    pa = need("pyarrow", "columns of arrow and parquet")
+    compute = need("pyarrow.compute", "columns of arrow and parquet")
+    array = column
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if isinstance(array.type, pa.BaseExtensionType):  # such as Array2D of the package datasets
+        array = array.storage
+    shape = [len(array)]
+    while array.null_count == 0 and (
+            pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+            or pa.types.is_fixed_size_list(array.type)):
+        lengths = compute.unique(compute.list_value_length(array)).to_pylist()
+        if len(lengths) > 1:
+            break
+        shape.append(*(lengths or [0]))
+        array = array.flatten()
+    values = array.to_numpy(zero_copy_only=False)
+    if array.null_count > 0 or values.dtype == object:
+        raise InvalidArgument(f"{where}: {name}: its rows differ in length, or have gaps")
+    return values.reshape(shape)
+
+
 def check_length(where: str, name: str, num_rows: int, wanted: int) -> None:
     if num_rows != wanted:
         raise InvalidArgument(f"{where}: {name} has {num_rows} rows, want {wanted}")

@@ -10,7 +10,7 @@ import pathlib
 
 import numpy as np
 
-from replicant.data._episode import Column, Episode, check_length, need
+from replicant.data._episode import Column, Episode, array_of, check_length, need
 from replicant.errors import InvalidArgument, IoError
 
 # of the package, no part of a step
@@ -165,7 +165,7 @@ class Source:
             raise InvalidArgument(
                 f"{where}: step {step} is at {times[step]:.6g} s, and fps "
                 f"{self.frames_per_second:g} of meta/info.json makes it {wanted[step]:.6g} s")
-        return {name: _array(where, name, table[name]) for name in names}
+        return {name: array_of(where, name, table[name]) for name in names}
 
     def _images(self, index: int, name: str) -> np.ndarray:
         where, table = self._table(index, [name])
@@ -188,23 +188,6 @@ class Source:
         return self._video.frames(f"{file}: episode {index}", file,
                                   float(episode[f"videos/{name}/from_timestamp"]), length,
                                   self.frames_per_second)
-
-
-def _array(where: str, name: str, column) -> np.ndarray:
-    """[T, ...] of a parquet column."""
-    pa = need("pyarrow", "LeRobot's data")
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    shape = [len(array)]
-    while pa.types.is_list(array.type) or pa.types.is_large_list(array.type) or (
-            pa.types.is_fixed_size_list(array.type)):
-        array = array.flatten()
-        shape.append(len(array) // max(1, int(np.prod(shape))))
-    values = array.to_numpy(zero_copy_only=False)
-    if values.size != np.prod(shape) or values.dtype == object:
-        raise InvalidArgument(f"{where}: {name}: its rows differ in length, or have gaps")
-    return values.reshape(shape)
 
 
 class _Video:

@@ -65,8 +65,8 @@ class Writer:
             elif kind == "image":
                 arrays[name] = [{"bytes": _png(picture), "path": None} for picture in rows]
             else:
-                flat = rows.reshape(length, -1)
-                arrays[name] = list(flat[:, 0]) if flat.shape[1] == 1 else list(flat)
+                is_one = self._features[name]["shape"] == [1]
+                arrays[name] = rows.reshape(length) if is_one else rows.tolist()
         steps = np.arange(length)
         arrays |= {"timestamp": (steps / float(self._fps)).astype(np.float32), "frame_index": steps,
                    "episode_index": np.full(length, index), "index": self._num_frames + steps,
@@ -93,13 +93,22 @@ class Writer:
                 if feature["dtype"] == "image":
                     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
                 else:
-                    kind = pa.from_numpy_dtype(np.dtype(feature["dtype"]))
-                    size = int(np.prod(feature["shape"]))
-                    kind = kind if size == 1 else pa.list_(kind, size)
+                    kind = self._kind(np.dtype(feature["dtype"]), feature["shape"])
                 fields.append((name, kind))
             fields += [("timestamp", pa.float32())] + [(name, pa.int64()) for name in INDICES[1:]]
             self._schema = pa.schema(fields)
         return self._schema
+
+    def _kind(self, dtype: np.dtype, shape: list[int]):
+        """The type of a column of arrays [T, *shape], as lerobot has it: a number of the shape [1] is
+        no list, and lists in lists have no length."""
+        pa = self._pa
+        kind = pa.from_numpy_dtype(dtype)
+        if len(shape) == 1:
+            return kind if shape == [1] else pa.list_(kind, shape[0])
+        for _ in shape:
+            kind = pa.list_(kind)
+        return kind
 
     def _write_table(self, table) -> dict:
         chunk, file = divmod(self._data_index, 1000)

@@ -12,7 +12,7 @@ import re
 
 import numpy as np
 
-from replicant.data._episode import Column, Episode, check_length, flat, need
+from replicant.data._episode import Column, Episode, array_of, check_length, flat, need
 from replicant.errors import InvalidArgument, IoError
 
 _VERSION = "0.5.4"  # whose layout is written
@@ -24,13 +24,24 @@ def _is_once(name: str) -> bool:
     return name.partition("/")[0] in _ONCE
 
 
-def _leaves(space, path=()):
-    """(name, space) of every array of a serialised space."""
-    if space.get("type") == "Dict":
-        for name, part in space["subspaces"].items():
-            yield from _leaves(part, (*path, name))
-    else:
+def _leaves(space, element: str, path=()):
+    """(name, space) of every array of a serialised space, in the space's order. Elements of a tuple
+    have the name `element`, with their index."""
+    parts = space.get("subspaces")
+    if parts is None:
         yield "/".join(path), space
+        return
+    if isinstance(parts, list):
+        parts = {element.format(index): part for index, part in enumerate(parts)}
+    for name, part in parts.items():
+        yield from _leaves(part, element, (*path, name))
+
+
+def _shape(leaf) -> tuple[int, ...]:
+    """The shape of an array of a serialised space."""
+    if leaf["type"] == "MultiBinary":
+        return tuple(np.ravel(leaf["n"]).tolist())
+    return tuple(leaf.get("shape", np.shape(leaf.get("nvec", 0))))
 
 
 class Source:
@@ -51,22 +62,25 @@ class Source:
         self._num_episodes = int(metadata.get("total_episodes", 0))
         if self._num_episodes == 0:
             raise InvalidArgument(f"{file}: no episodes")
-        self._shapes = {}
+        self._shapes = {}  # in the order of the spaces
         self.bounds = None
+        element = "_index_{}" if self._form == "hdf5" else "{}"
         for kind in ("observation", "action"):
             space = json.loads(metadata.get(f"{kind}_space") or "{}")
-            for name, leaf in _leaves(space) if space else ():
-                self._shapes["/".join(filter(None, (f"{kind}s", name)))] = tuple(
-                    leaf.get("shape", ()))
+            for name, leaf in _leaves(space, element, (f"{kind}s",)) if space else ():
+                self._shapes[name] = _shape(leaf)
             if kind == "action" and space.get("type") == "Box":
                 self.bounds = (np.asarray(space["low"], float), np.asarray(space["high"], float))
         if self.bounds is not None and not np.isfinite(self.bounds).all():
             self.bounds = None
         self._open()
         first = self.episode(0, None)
+        # hdf5 lists its names alphabetically
+        order = {name: place for place, name in enumerate(self._shapes)}
         self.columns = {
-            name: Column(rows.shape[1:], rows.dtype, 0 if _is_once(name) else 1)
-            for name, rows in first.columns.items()}
+            name: Column(rows.shape[1:], rows.dtype, len(rows) - first.num_steps)
+            for name, rows in sorted(first.columns.items(),
+                                     key=lambda item: order.get(item[0], len(order)))}
         observations = [name for name, column in self.columns.items()
                         if name.partition("/")[0] == "observations" and len(column.shape) < 3]
         self.defaults = {
@@ -105,8 +119,14 @@ class Source:
             rows = self._arrow_rows(where, index, names)
         once = next((len(value) for name, value in rows.items() if _is_once(name)), None)
         num_steps = max(len(v) for v in rows.values()) - 1 if once is None else once
-        for name, value in rows.items():
-            check_length(where, name, len(value), num_steps + (0 if _is_once(name) else 1))
+        for name, value in list(rows.items()):
+            is_info, num_rows = name.startswith("infos/"), len(value)
+            if is_info and num_rows == num_steps:
+                continue
+            if is_info and names is None and num_rows != num_steps + 1:
+                del rows[name]  # not of the steps
+                continue
+            check_length(where, name, num_rows, num_steps + (0 if _is_once(name) else 1))
         return Episode(where, rows, num_steps)
 
     def _hdf5_rows(self, where, index, names) -> dict[str, np.ndarray]:
@@ -122,14 +142,20 @@ class Source:
         for name in stored if names is None else names:
             if name not in stored:
                 raise InvalidArgument(f"{where}: no {name}; it has {', '.join(stored)}")
-            if names is None and (stored[name].shape == () or (
-                    name.startswith("infos/") and stored[name].dtype.kind not in "biuf")):
+            if names is None and self._is_left_out(name, stored[name]):
                 continue
             try:
                 rows[name] = self._decoded(where, name, stored[name][()])
             except OSError as error:
                 raise IoError(f"{where}: {name}: {error}") from None
         return rows
+
+    @staticmethod
+    def _is_left_out(name, item) -> bool:
+        """Whether a dataset is no column: text, a single value, or an info that is no number."""
+        h5py = need("h5py", "Minari's hdf5")
+        return item.shape == () or h5py.check_string_dtype(item.dtype) is not None or (
+            name.startswith("infos/") and item.dtype.kind not in "biuf")
 
     def _decoded(self, where, name, value) -> np.ndarray:
         """Pictures of encoded ones."""
@@ -153,7 +179,12 @@ class Source:
         for name in stored if names is None else names:
             if name not in stored:
                 raise InvalidArgument(f"{where}: no {name}; it has {', '.join(stored)}")
-            value = self._of_arrow(where, name, stored[name])
+            try:
+                value = self._of_arrow(where, name, stored[name])
+            except InvalidArgument:
+                if names is not None or not name.startswith("infos/"):
+                    raise
+                continue  # infos may be anything
             if value is not None:
                 rows[name] = value[:num_rows - 1] if _is_once(name) else value
         return rows
@@ -162,14 +193,11 @@ class Source:
         pa = need("pyarrow", "Minari's arrow")
         if pa.types.is_binary(array.type):
             return _pictures(where, name, array.to_pylist())
-        if pa.types.is_fixed_size_list(array.type):
-            rows = array.flatten().to_numpy(zero_copy_only=False).reshape(len(array), -1)
-            shape = self._shapes.get(name, rows.shape[1:])
-            return rows.reshape(len(rows), *shape)
-        if pa.types.is_floating(array.type) or pa.types.is_integer(array.type) or (
-                pa.types.is_boolean(array.type)):
-            return array.to_numpy(zero_copy_only=False)
-        return None  # text
+        if pa.types.is_string(array.type):
+            return None  # text
+        rows = array_of(where, name, array)
+        # numbers of several dimensions are one list
+        return rows.reshape(len(rows), *self._shapes.get(name, rows.shape[1:]))
 
 
 def _nested(column):
@@ -261,7 +289,11 @@ def _dictionary(spaces: dict[str, dict]) -> dict:
 
 def _box(rows: np.ndarray) -> dict:
     """The serialised space of one array."""
-    shape = rows.shape[1:]
-    low, high = (0, 255) if rows.dtype == np.uint8 else (-np.inf, np.inf)
-    return {"type": "Box", "dtype": str(rows.dtype), "shape": list(shape),
-            "low": np.full(shape, low).tolist(), "high": np.full(shape, high).tolist()}
+    shape, dtype = rows.shape[1:], rows.dtype
+    low, high = -np.inf, np.inf
+    if dtype.kind == "b":
+        low, high = 0, 1
+    elif dtype.kind in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return {"type": "Box", "dtype": str(dtype), "shape": list(shape),
+            "low": np.full(shape, low, dtype).tolist(), "high": np.full(shape, high, dtype).tolist()}
