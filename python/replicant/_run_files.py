@@ -1,6 +1,8 @@
 """The files in the folder of a run, as a fleet writes them (docs/metrics.md)."""
 
 import json
+import os
+import pathlib
 
 
 def records(file):
@@ -52,3 +54,26 @@ def status(folder):
         return json.loads((folder / "status.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return {"roles": [], "hosts": [], "time": 0.0, "limit": "", "problem": ""}
+
+
+def is_running(folder) -> bool:
+    """Whether a fleet, or a learner alone, runs in the folder. Of one on another host, or of another
+    user, whether state.yaml says so: a killed one does, too."""
+    lock = folder / "lock"
+    try:
+        host, _, pid = lock.read_text(encoding="utf-8").rpartition("/")
+        if host == os.uname().nodename:
+            # a try to take the lock could keep a fleet out
+            return any(_is_same(file, lock) for file in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        pass
+    return flat_yaml(folder / "state.yaml").get("status") == "running"
+
+
+def _is_same(file, other) -> bool:
+    try:
+        return file.samefile(other)
+    except OSError:  # closed meanwhile
+        return False

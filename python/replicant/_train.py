@@ -4,11 +4,13 @@
 import decimal
 import enum
 import json
+import math
 import numbers
 import os
 import pathlib
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +32,8 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     return [given], dict(os.environ)
 
 
+_POLL_S = 0.2  # of a run that another process started
+
 # A recipe's limits are for its own task.
 ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
 
@@ -49,7 +53,8 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike, make_env=None) -> "Run":
-        """A run that this process did not start, with the make_env that it was started with."""
+        """A run that this process did not start, with the make_env that it was started with. It is
+        watched; `with` does not stop it."""
         path = pathlib.Path(folder).resolve()
         if not (path / "config.yaml").exists():
             raise IoError(f"{folder}: no folder of a run, which has a config.yaml")
@@ -57,28 +62,76 @@ class Run:
                    None if make_env is None else _make_env.name_of(make_env))
 
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        """Whether its fleet runs, whoever started it. Of a fleet on another host the folder says so,
+        also once it is killed."""
+        if self._process is None:
+            return _run_files.is_running(self.folder)
+        return self._process.poll() is None
 
     def wait(self, timeout: float | None = None) -> "Run":
-        """Waits for the end. Raises Error with the fleet's last lines if it failed, and
+        """Waits for the end. Raises Error with the fleet's last lines if it failed or was killed, and
         TimeoutError after `timeout` seconds."""
         if self._process is None:
-            return self
-        try:
-            code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"{self.folder}: still running after {timeout} s") from None
-        if code != 0:
-            text = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            problem = self._watch(timeout)
+        else:
+            try:
+                code = self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                raise self._late(timeout) from None
+            problem = f"fleet ended with code {code}" if code else ""
+        if problem:
+            lines = self._last_lines()
+            if self._process is None or not lines:
+                lines.append(problem)
             kind = ConfigError if not (self.folder / "config.yaml").exists() else Error
-            raise kind("\n".join(text[-20:]) or f"fleet ended with code {code}")
+            raise kind("\n".join(lines))
         return self
 
     def stop(self, timeout: float | None = None) -> "Run":
-        """Ends the training with a last checkpoint, from which it can be resumed."""
+        """Ends the training with a last checkpoint, from which it can be resumed; one that another
+        process started by `fleet --stop`. TimeoutError after `timeout` seconds; a second call then
+        kills all processes of the run."""
         if self.is_running():
-            self._process.send_signal(signal.SIGTERM)
+            if self._process is None:
+                self._stop_by_fleet(timeout)
+            else:
+                self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout)
+
+    def _watch(self, timeout: float | None) -> str:
+        """Waits for the end of a fleet that another process started; returns how it failed, or ""."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while self.is_running():
+            if time.monotonic() >= deadline:
+                raise self._late(timeout)
+            time.sleep(_POLL_S)
+        status = _run_files.flat_yaml(self.folder / "state.yaml").get("status")
+        return {"failed": f"{self.folder}: the run has failed",
+                "running": f"{self.folder}: its fleet was killed"}.get(status, "")
+
+    def _stop_by_fleet(self, timeout: float | None) -> None:
+        command, environment = _fleet(None)
+        # kept: after a timeout it still waits for the end
+        self._stopping = subprocess.Popen(
+            [*command, "--stop", str(self.folder)], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            _, output = self._stopping.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise self._late(timeout) from None
+        # the run may have ended meanwhile
+        if self._stopping.returncode != 0 and self.is_running():
+            raise Error(output.strip() or f"{self.folder}: fleet --stop failed")
+
+    def _late(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"{self.folder}: still running after {timeout} s")
+
+    def _last_lines(self) -> list[str]:
+        try:
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:  # started by another program
+            return []
+        return text.strip().splitlines()[-20:]
 
     def resume(self, **overrides) -> "Run":
         """Goes on from the last checkpoint."""
@@ -115,7 +168,7 @@ class Run:
         return self
 
     def __exit__(self, *_):
-        if self.is_running():
+        if self._process is not None and self.is_running():
             self.stop()
 
 

@@ -1,7 +1,9 @@
 """replicant.train and replicant.Policy: a short training, its curves, and its policy."""
 
 import json
+import os
 import pathlib
+import pickle
 import re
 import runpy
 import subprocess
@@ -156,6 +158,48 @@ def test_a_run_is_resumed_and_stopped(run, tmp_path):
         # a step of polling, not of waiting for a result
         endless._process.poll()
     assert not endless.stop(timeout=280).is_running()
+
+
+def test_a_run_of_another_program_is_watched_and_stopped(tmp_path):
+    started = replicant.train(CONFIG, {**SHORT, "learner.limits.max_steps": 10**7},
+                              folder=tmp_path / "run")
+    while not started.curves():
+        assert started.is_running()
+        started._process.poll()
+    with replicant.Run.open(started.folder) as watching:
+        assert watching.is_running()
+        with pytest.raises(TimeoutError, match="run: still running after 0 s"):
+            watching.wait(timeout=0)
+        with pytest.raises(errors.Error, match="run: it runs already"):
+            watching.resume()
+    assert started.is_running()
+    copied = pickle.loads(pickle.dumps(started))
+    assert copied.stop(timeout=280) is copied
+    assert not copied.is_running() and not watching.is_running()
+    assert started.wait(timeout=280).policy().step > 0
+
+
+def test_a_watched_run_that_was_killed_or_failed_is_an_error(run, tmp_path):
+    watching = replicant.Run.open(run.folder)
+    assert watching.wait() is watching and watching.stop() is watching
+    for status, message in (("failed", "the run has failed"), ("running", "its fleet was killed")):
+        folder = tmp_path / status
+        folder.mkdir()
+        (folder / "config.yaml").touch()
+        (folder / "state.yaml").write_text(f"status: {status}\nstarts: 1\n")
+        # of a process that has ended, and with a file that nobody has
+        (folder / "lock").write_text(f"{os.uname().nodename}/{2**22 + 1}")
+        ended = replicant.Run.open(folder)
+        assert not ended.is_running()
+        with pytest.raises(errors.Error) as raised:
+            ended.wait()
+        assert str(raised.value) == f"{folder}: {message}"
+        (tmp_path / f"{status}.log").write_text("the last line\n")
+        with pytest.raises(errors.Error) as raised:
+            ended.wait()
+        assert str(raised.value) == f"the last line\n{folder}: {message}"
+        (folder / "lock").write_text("elsewhere/1")
+        assert ended.is_running() == (status == "running")
 
 
 def test_a_bad_key_is_an_error_with_the_fleets_message(tmp_path):
