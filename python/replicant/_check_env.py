@@ -55,18 +55,28 @@ def _text_of(error: BaseException) -> str:
 
 
 def _why_outside(space, value, name: str = "observation") -> str:
-    """Why a value is not in its space."""
+    """Why a value, of which a training takes the numbers, is not in its space."""
+    kind = getattr(value, "dtype", type(value).__name__)
     if isinstance(space, gymnasium.spaces.Dict):
-        name = next(n for n, part in space.spaces.items() if not part.contains(value[n]))
-        return _why_outside(space.spaces[name], value[name], name)
+        for inner, part in space.spaces.items():
+            if not part.contains(value[inner]):
+                return _why_outside(part, value[inner], inner)
+        others = [str(inner) for inner in value if inner not in space.spaces]
+        if others:
+            return (f"observation '{name}' has {', '.join(others)}; its space has "
+                    f"{', '.join(space.spaces)} only, and a training sees only these")
+        return f"observation '{name}' has the type {kind}; its space has dict"
+    shape = np.shape(value)
     if isinstance(space, gymnasium.spaces.Box):
-        array = np.asarray(value)
+        # a training takes sides of 1 more or less
+        array = np.asarray(value).reshape(space.shape)
         outside = np.argwhere(~((array >= space.low) & (array <= space.high)))
         if len(outside):
             at = tuple(int(i) for i in outside[0])
             return (f"observation '{name}'{list(at)} is {array[at]:.6g}; its space has "
                     f"{space.low[at]:.6g} to {space.high[at]:.6g}")
-    kind = getattr(value, "dtype", type(value).__name__)
+    if shape != space.shape:
+        return f"observation '{name}' has the shape {shape}; its space has {space.shape}"
     return f"observation '{name}' has the type {kind}; its space has {space.dtype}"
 
 

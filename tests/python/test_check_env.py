@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+import types
 
 import dm_env
 import gymnasium
@@ -231,6 +232,35 @@ class OtherType(Good):
         return np.zeros(2)
 
 
+class OtherShape(Good):
+    def observe(self):
+        return np.zeros((1, 2), np.float32)
+
+
+class BeyondItsSpaceInAnotherShape(Good):
+    def observe(self):
+        return np.array([[0.0, 2.0]], np.float32)
+
+
+class OneChoice(Good):
+    observation_space = gymnasium.spaces.Discrete(3)
+
+    def observe(self):
+        return np.array([1])
+
+
+class MoreThanItsSpace(Good):
+    observation_space = gymnasium.spaces.Dict({"arm": Good.observation_space})
+
+    def observe(self):
+        return {"arm": np.zeros(2, np.float32), "time": self.t, "debug": None}
+
+
+class NoDictionary(MoreThanItsSpace):
+    def observe(self):
+        return types.MappingProxyType({"arm": np.zeros(2, np.float32)})
+
+
 class Single(Good):
     alive = 0
 
@@ -257,6 +287,13 @@ class GreyPicture(Good):
     (BeyondItsSpace, "space", "episode 0, step 0: observation 'observation'[0] is 2; its space has -1 "
      "to 1"),
     (OtherType, "space", "observation 'observation' has the type float64; its space has float32"),
+    (OtherShape, "space", "observation 'observation' has the shape (1, 2); its space has (2,)"),
+    (BeyondItsSpaceInAnotherShape, "space", "episode 0, step 0: observation 'observation'[1] is 2; "
+     "its space has -1 to 1"),
+    (OneChoice, "space", "observation 'observation' has the shape (1,); its space has ()"),
+    (MoreThanItsSpace, "space", "observation 'observation' has time, debug; its space has arm only, "
+     "and a training sees only these"),
+    (NoDictionary, "space", "observation 'observation' has the type mappingproxy; its space has dict"),
     (Single, "second", "a second environment in one process fails (RuntimeError: one connection "
      "only)"),
     (GreyPicture, "render", "render() gives uint8 (8, 8); want uint8 [height, width, 3]"),
