@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -65,20 +66,28 @@ bool WaitInSlices(const std::optional<double>& timeout_s, const Wait& wait) {
   }
 }
 
-// Objects with threads belong to the process that made them.
-class OfThisProcess {
+// Objects with threads belong to the process that made them, until they are
+// closed.
+//
+// Thread-safety: all methods may be called from any thread.
+class Ownership {
  public:
   bool IsHere() const { return getpid() == process_; }
+  void Close() { is_closed_ = true; }
+  // Throws Error in another process, and CommError once it is closed.
   void Check(const char* what) const {
-    if (IsHere()) return;
-    throw Error(
-        fmt::format("this {} was made in process {}, and this is its fork {}; "
-                    "hint: make one in the child",
-                    what, process_, getpid()));
+    if (!IsHere()) {
+      throw Error(fmt::format(
+          "this {} was made in process {}, and this is its fork {}; "
+          "hint: make one in the child",
+          what, process_, getpid()));
+    }
+    if (is_closed_) throw CommError(fmt::format("{}: already closed", what));
   }
 
  private:
   const pid_t process_ = getpid();
+  std::atomic<bool> is_closed_ = false;
 };
 
 class Writer {
@@ -86,7 +95,7 @@ class Writer {
   explicit Writer(const replay::StepWriterOptions& options)
       : writer_(std::make_unique<replay::StepWriter>(options)) {}
   ~Writer() {
-    if (!process_.IsHere()) {
+    if (!owner_.IsHere()) {
       // its thread belongs to the parent
       static_cast<void>(writer_.release());
       return;
@@ -98,7 +107,7 @@ class Writer {
   Writer& operator=(const Writer&) = delete;
 
   void Begin() {
-    process_.Check("writer");
+    owner_.Check("writer");
     has_begun_ = true;
     writer_->BeginEpisode();
   }
@@ -108,7 +117,7 @@ class Writer {
               float discount, const std::optional<Row>& frame,
               const std::optional<float>& priority,
               const std::optional<double>& timeout_s) {
-    process_.Check("writer");
+    owner_.Check("writer");
     CheckBegun("append");
     const replay::Step step{.observation = BytesOf(observation),
                             .frame = BytesOf(frame),
@@ -122,7 +131,7 @@ class Writer {
 
   bool End(const Row& observation, const std::optional<Row>& frame,
            const std::optional<double>& timeout_s) {
-    process_.Check("writer");
+    owner_.Check("writer");
     CheckBegun("end");
     AwaitRoom(timeout_s);
     return IsTaken(writer_->EndEpisode(BytesOf(observation), BytesOf(frame),
@@ -130,14 +139,15 @@ class Writer {
   }
 
   bool Flush(const std::optional<double>& timeout_s) {
-    process_.Check("writer");
+    owner_.Check("writer");
     return WaitInSlices(timeout_s, [this](Clock::TimePoint deadline) {
       return writer_->Flush(deadline);
     });
   }
 
   void Close() {
-    if (!process_.IsHere()) return;
+    if (!owner_.IsHere()) return;
+    owner_.Close();
     GilRelease release;
     writer_->Close();
   }
@@ -177,7 +187,7 @@ class Writer {
     return result == replay::AppendResult::kOk;
   }
 
-  const OfThisProcess process_;
+  Ownership owner_;
   bool has_begun_ = false;
   std::unique_ptr<replay::StepWriter> writer_;
 };
@@ -259,7 +269,7 @@ class Reader {
   explicit Reader(const replay::BatchReaderOptions& options)
       : reader_(std::make_unique<replay::BatchReader>(options)) {}
   ~Reader() {
-    if (!process_.IsHere()) {
+    if (!owner_.IsHere()) {
       static_cast<void>(reader_.release());
       return;
     }
@@ -271,7 +281,7 @@ class Reader {
 
   // The next batch; None once the timeout is over.
   nb::object Sample(const std::optional<double>& timeout_s) {
-    process_.Check("reader");
+    owner_.Check("reader");
     replay::Batch batch = pool_->Take();
     auto result = replay::ReadResult::kTimeout;
     const bool is_done =
@@ -288,16 +298,18 @@ class Reader {
   }
 
   void Update(const HeldBatch& held, const Floats& priorities) {
-    process_.Check("reader");
+    owner_.Check("reader");
     reader_->UpdatePriorities(held.batch,
                               {priorities.data(), priorities.size()});
   }
 
   bool Checkpoint(uint64_t id, const std::optional<double>& timeout_s) {
-    process_.Check("reader");
-    const Clock& clock = Clock::Real();
-    reader_->StartCheckpoint(
-        id, clock.Now() + FromSeconds(std::min(timeout_s.value_or(1e6), 1e6)));
+    owner_.Check("reader");
+    // the reader itself would throw at its deadline, which comes later
+    const Clock::Duration patience =
+        FromSeconds(std::min(timeout_s.value_or(1e6), 1e6)) +
+        std::chrono::seconds(1);
+    reader_->StartCheckpoint(id, Clock::Real().Now() + patience);
     auto state = replay::CheckpointState::kPending;
     const bool is_done = WaitInSlices(timeout_s, [&](Clock::TimePoint) {
       state = reader_->PollCheckpoint();
@@ -314,7 +326,8 @@ class Reader {
   }
 
   void Close() {
-    if (!process_.IsHere()) return;
+    if (!owner_.IsHere()) return;
+    owner_.Close();
     GilRelease release;
     reader_->Close();
   }
@@ -334,7 +347,7 @@ class Reader {
   }
 
  private:
-  const OfThisProcess process_;
+  Ownership owner_;
   std::unique_ptr<replay::BatchReader> reader_;
   const std::shared_ptr<BatchPool> pool_ = std::make_shared<BatchPool>();
 };
@@ -401,13 +414,13 @@ replay::FrameCodec CodecOf(const std::string& name) {
       fmt::format("codec: got '{}'; allowed: none, lz4, zstd", name));
 }
 
-// The server of Python; see OfThisProcess.
+// The server of Python; see Ownership.
 class Server {
  public:
   explicit Server(const std::string& yaml)
       : server_(std::make_unique<ReplayServer>(yaml)) {}
   ~Server() {
-    if (!process_.IsHere()) {
+    if (!owner_.IsHere()) {
       static_cast<void>(server_.release());
       return;
     }
@@ -419,13 +432,13 @@ class Server {
 
   const std::string& endpoint() const { return server_->endpoint(); }
   void Close() {
-    if (!process_.IsHere()) return;
+    if (!owner_.IsHere()) return;
     GilRelease release;
     server_->Close();
   }
 
  private:
-  const OfThisProcess process_;
+  Ownership owner_;
   std::unique_ptr<ReplayServer> server_;
 };
 

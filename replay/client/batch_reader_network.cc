@@ -514,6 +514,8 @@ void BatchReader::HandleCheckpointReply(Shard& shard,
   shard.checkpoint_request.reset();
   if (reply.result == rpc::CallResult::kTimeout) return;
   MutexLock lock(mutex_);
+  // a late answer to the checkpoint before this one
+  if (!checkpoint_.is_sent) return;
   if (reply.result == rpc::CallResult::kError &&
       reply.error == rpc::ErrorCode::kInvalidArgument) {
     checkpoint_.is_not_kept = true;

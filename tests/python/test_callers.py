@@ -432,14 +432,20 @@ def test_clients_of_a_replay_are_not_copied_and_end():
             for make_copy in (copy.copy, copy.deepcopy, pickle.dumps):
                 with pytest.raises(errors.Error, match="cannot be copied or pickled; hint: connect"):
                     make_copy(client)
+        writer.begin()
+        assert writer.append([0, 0], [0], 0) and writer.end([0, 0]) and writer.flush(60)
+        batch = reader.sample(timeout=60)
         writer.close()
         reader.close()
         writer.close()
-        with pytest.raises(errors.CommError, match="writer: already closed"):
-            writer.begin()
-            writer.append([0, 0], [0], 0)
-        with pytest.raises(errors.CommError, match="reader: already closed"):
-            reader.sample(timeout=1)
+        for use in (writer.begin, lambda: writer.append([0, 0], [0], 0), lambda: writer.end([0, 0]),
+                    writer.flush):
+            with pytest.raises(errors.CommError, match="^writer: already closed$"):
+                use()
+        for use in (lambda: reader.sample(timeout=1), lambda: reader.checkpoint(1),
+                    lambda: reader.update_priorities(batch, [1.0])):
+            with pytest.raises(errors.CommError, match="^reader: already closed$"):
+                use()
 
 
 # --- models as text ---

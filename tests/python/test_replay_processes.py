@@ -24,6 +24,7 @@ def test_a_checkpoint_brings_the_steps_back(tmp_path, process):
         with service.writer() as writer, service.reader(batch_size=2) as reader:
             write_episode(writer, 5)
             reader.sample(timeout=60)
+            assert reader.checkpoint(6, timeout=0) is False
             assert reader.checkpoint(7, timeout=60)
             write_episode(writer, 3)
     with replay.Replay.start(STATE, **options) as service:

@@ -202,6 +202,23 @@ TEST(ReplayCheckpointMessageTest, AReaderCutsAllItsServicesAtOneStep) {
   EXPECT_EQ(num_sampled, num_given);
 }
 
+TEST(ReplayCheckpointMessageTest, ALateAnswerIsNotOfTheNextCheckpoint) {
+  const EpisodeMaker maker;
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder folder;
+    {
+      const auto service = Serve(folder.path());
+      BatchReader reader({.endpoints = {service->endpoint()},
+                          .shape = maker.shape,
+                          .table = "t"});
+      // given up
+      reader.StartCheckpoint(1, Soon());
+      ASSERT_EQ(reader.Checkpoint(2, Soon()), CheckpointState::kSaved);
+    }
+    EXPECT_NO_THROW(Serve(folder.path(), /*restore_id=*/2)) << round;
+  }
+}
+
 TEST(ReplayCheckpointMessageTest, AReaderIsToldWhyThereIsNoCheckpoint) {
   const EpisodeMaker maker;
   const auto reader_of = [&](const RunningService& service) {
