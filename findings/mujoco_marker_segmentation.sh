@@ -17,7 +17,8 @@
 #   in the place of a site: (-1, -1): 565, (0, 5): 16974, (0, 6): 1001, (1, 5): 660
 #   with segid = -1:        (-1, -1): 966, (0, 5): 17574, (1, 5): 660
 # and the same with 4.0.0. The floor's 17,000 pixels are no geom in the first line;
-# the site has 833 pixels of the marker's in the second.
+# the site has 833 pixels of the marker's in the second. The exit code is 1 if a
+# version marks other objects.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -49,18 +50,26 @@ def objects(segid=None):
         scene.geoms[scene.ngeom].segid = segid
     scene.ngeom += 1
     found, count = np.unique(renderer.render().reshape(-1, 2), axis=0, return_counts=True)
-    return ", ".join(f"{o}: {n}" for o, n in zip(map(tuple, found.tolist()), count.tolist()))
+    return dict(zip(map(tuple, found.tolist()), count.tolist()))
 
 
 print("mujoco", mujoco.__version__, "(object, type): pixels; 5 is a geom, 6 a site")
 renderer.update_scene(data)
-print("marker in new memory:  ", objects())
+new = objects()
 renderer.update_scene(data)
 option.sitegroup[0] = 0  # the marker now stands where the site was
 renderer.update_scene(data, scene_option=option)
-print("in the place of a site:", objects())
+place = objects()
 renderer.update_scene(data, scene_option=option)
-print("with segid = -1:       ", objects(-1))
+mended = objects(-1)
+for name, seen in (("marker in new memory:  ", new), ("in the place of a site:", place),
+                   ("with segid = -1:       ", mended)):
+    print(name, ", ".join(f"{one}: {number}" for one, number in seen.items()))
+nothing, floor, ball, site, none = (-1, -1), (0, 5), (1, 5), (0, 6), (0, 0)
+is_seen = (set(new) == {nothing, none, site, ball} and new[none] > 10_000
+           and set(place) == {nothing, floor, site, ball} and place[site] > new[site]
+           and set(mended) == {nothing, floor, ball})
+sys.exit(0 if is_seen else 1)
 PY
 for version in 3.17.0 4.0.0; do
   python3 -m venv "$folder/$version"

@@ -15,6 +15,7 @@
 #   in the trap after scancel: JobState=COMPLETING PreemptTime=None; scontrol requeue: exit code 0
 #   within 20 s of scancel: job 1 runs again, Restarts=1
 #   in the trap after scancel --signal=TERM --batch: JobState=RUNNING
+# The exit code is 1 if Slurm does anything else.
 # Needs root and slurm-wlm, munge: apt-get install slurm-wlm munge
 set -euo pipefail
 checks=$(cd "$(dirname "${BASH_SOURCE[0]}")/../scripts/checks" && pwd)
@@ -73,8 +74,11 @@ try:
         time.sleep(0.2)
     cluster.run("scancel", "--signal=TERM", "--batch", submit("1"))
     time.sleep(2)
-    state = re.search(r"TRAP (JobState=\S+)", log.read_text())[1]
-    print(f"in the trap after scancel --signal=TERM --batch: {state}")
+    warned = re.search(r"TRAP (JobState=\S+)", log.read_text())[1]
+    print(f"in the trap after scancel --signal=TERM --batch: {warned}")
 finally:
     cluster.close()
+is_seen = (state == "JobState=COMPLETING PreemptTime=None" and code == "exit code 0" and runs_again
+           and warned == "JobState=RUNNING")
+sys.exit(0 if is_seen else 1)
 PYTHON
