@@ -117,6 +117,25 @@ def test_rows_of_different_lengths_are_refused_whatever_their_sum(tmp_path, rows
         f"{file}: episode 0: observation.arm: its rows differ in length, or have gaps")
 
 
+def test_a_column_with_gaps_that_nobody_names_is_left_out(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path, _ = make_lerobot(tmp_path, "png")
+    file = tmp_path / "lr/data/chunk-000/file-000.parquet"
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(file)
+    parquet.write_table(table.append_column("subtask", pa.array([None, *range(12)])), file)
+    info = tmp_path / "lr/meta/info.json"
+    about = json.loads(info.read_text())
+    about["features"]["subtask"] = {"dtype": "int64", "shape": [1], "names": None}
+    info.write_text(json.dumps(about))
+    source = open_source(data.Mapping.of({"format": "lerobot", "path": path}))
+    assert [name for name in source.columns if "." not in name] == ["action"]
+    with pytest.raises(InvalidArgument) as raised:
+        source.episode(0, ["subtask"])
+    assert str(raised.value) == (
+        f"{file}: episode 0: subtask: its rows differ in length, or have gaps")
+
+
 def test_arrays_of_two_dimensions_are_what_info_json_says(tmp_path):
     pytest.importorskip("PIL")
     parquet = pytest.importorskip("pyarrow.parquet")

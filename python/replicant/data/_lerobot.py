@@ -84,7 +84,7 @@ class Source:
         self.bounds = None
         self._cameras = [name for name, feature in self._features.items()
                          if feature["dtype"] in ("video", "image")]
-        first = self._numbers(0, self._number_names())
+        first = self._numbers(0, self._number_names(), leaves_out=True)
         self.columns = {name: Column(rows.shape[1:], rows.dtype) for name, rows in first.items()}
         for name in self._cameras:
             shape = tuple(self._features[name]["shape"])
@@ -155,7 +155,9 @@ class Source:
         check_length(where, "the data", 0 if table is None else table.num_rows, length)
         return where, table
 
-    def _numbers(self, index: int, names: list[str]) -> dict[str, np.ndarray]:
+    def _numbers(self, index: int, names: list[str], *,
+                 leaves_out: bool = False) -> dict[str, np.ndarray]:
+        """Columns of numbers. leaves_out: those with gaps that no mapping has by default."""
         where, table = self._table(index, names)
         times = table["timestamp"].to_numpy()
         wanted = np.arange(len(times)) / self.frames_per_second
@@ -165,7 +167,14 @@ class Source:
             raise InvalidArgument(
                 f"{where}: step {step} is at {times[step]:.6g} s, and fps "
                 f"{self.frames_per_second:g} of meta/info.json makes it {wanted[step]:.6g} s")
-        return {name: array_of(where, name, table[name]) for name in names}
+        rows = {}
+        for name in names:
+            try:
+                rows[name] = array_of(where, name, table[name])
+            except InvalidArgument:
+                if not leaves_out or name.startswith(("observation.", "action", "next.")):
+                    raise
+        return rows
 
     def _images(self, index: int, name: str) -> np.ndarray:
         where, table = self._table(index, [name])
