@@ -228,6 +228,12 @@ DataReport CheckPriorOf(const Invocation& invocation) {
         "  rewards of a step from {:.6g} to {:.6g}, {:.6g} in the mean\n",
         summary.num_steps, summary.num_episodes, summary.num_terminated,
         summary.least_reward, summary.largest_reward, summary.mean_reward);
+    if (summary.num_left_out > 0) {
+      report.problems.push_back(fmt::format(
+          "{}: {} parts of episodes hold numbers that are not finite, and are "
+          "left out with what follows in their episodes",
+          folder, summary.num_left_out));
+    }
     if (task.has_unit_rewards &&
         (summary.least_reward < 0.0F ||
          static_cast<double>(summary.largest_reward) > task.largest_reward)) {
