@@ -85,6 +85,11 @@ TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
   EXPECT_EQ(refusal(config),
             "replay.metrics_address: 127.0.0.1:9 is also used by "
             "fleet.metrics_address; choose another");
+  config.replay.metrics_address = "127.0.0.1:8";
+  config.replay.shards = 2;
+  EXPECT_EQ(refusal(config),
+            "replay.metrics_address: 127.0.0.1:9 is also used by "
+            "fleet.metrics_address; choose another");
   config = {};
   const auto file = folder.path() / "file";
   AtomicWriteFile(file, "");
