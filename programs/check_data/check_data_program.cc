@@ -181,6 +181,14 @@ class Checker {
   }
 
   void CheckAgainst(const ImageSet& train, const ImageSet& evaluation) {
+    const int64_t known = train.source->num_classes();
+    if (evaluation.source->num_classes() > known) {
+      Problem(
+          "{}: classes up to {}, but those of {} end at {}; take the others "
+          "out",
+          evaluation.key, evaluation.source->num_classes() - 1, train.key,
+          known - 1);
+    }
     const auto copies = data::FindCopies(train.check, evaluation.check);
     if (copies.empty()) return;
     Problem(
