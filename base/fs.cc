@@ -35,8 +35,13 @@ std::filesystem::path FolderOf(const std::filesystem::path& path) {
 // Numbers the temporary files of this process.
 std::atomic<uint64_t> temporary_count{0};
 
-// The process in "NAME.tmp-PID-N"; std::nullopt for any other name.
-std::optional<pid_t> ParseTemporary(const std::string& name) {
+struct Temporary {
+  pid_t pid = 0;
+  uint64_t number = 0;
+};
+
+// Reads "NAME.tmp-PID-N"; std::nullopt for any other name.
+std::optional<Temporary> ParseTemporary(const std::string& name) {
   constexpr std::string_view kMark = ".tmp-";
   const size_t mark = name.rfind(kMark);
   if (mark == std::string::npos) return std::nullopt;
@@ -53,7 +58,15 @@ std::optional<pid_t> ParseTemporary(const std::string& name) {
   if (number_end.ec != std::errc() || number_end.ptr != end) {
     return std::nullopt;
   }
-  return pid;
+  return Temporary{pid, number};
+}
+
+// A process of another user also counts as alive: kill() then fails with EPERM.
+// The first process of a container has the number of the one before it, and
+// was given fewer names.
+bool IsStale(const Temporary& temporary) {
+  if (temporary.pid == ::getpid()) return temporary.number >= temporary_count;
+  return ::kill(temporary.pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -69,11 +82,8 @@ int RemoveStaleTemporaries(const std::filesystem::path& folder) {
   std::filesystem::directory_iterator entries(folder, error);
   for (; !error && entries != std::filesystem::directory_iterator();
        entries.increment(error)) {
-    const std::optional<pid_t> pid =
-        ParseTemporary(entries->path().filename().string());
-    // a process of another user also counts as alive: kill() then fails with
-    // EPERM
-    if (!pid || ::kill(*pid, 0) == 0 || errno != ESRCH) continue;
+    const auto temporary = ParseTemporary(entries->path().filename().string());
+    if (!temporary || !IsStale(*temporary)) continue;
     std::error_code ignored;
     if (std::filesystem::remove_all(entries->path(), ignored) > 0) ++count;
   }
@@ -178,7 +188,10 @@ void SyncFolder(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) throw IoError::FromErrno("open folder", folder, errno);
   const FdCloser closer{fd};
-  if (::fsync(fd) != 0) throw IoError::FromErrno("fsync", folder, errno);
+  // some file systems cannot sync a folder
+  if (::fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    throw IoError::FromErrno("fsync", folder, errno);
+  }
 }
 
 TemporaryFolder::TemporaryFolder(std::string_view name) {

@@ -60,18 +60,36 @@ void ParallelForEach(int num_threads, int64_t count, const Run& run) {
       std::addressof(run));
 }
 
-// Calls run(thread, begin, end) for contiguous parts of [0, count), which
-// depend on the arguments only. No part is empty, but for `count` 0.
+// The parts of a ParallelFor().
+inline int64_t NumParts(int num_threads, int64_t count) {
+  return num_threads == 1 || count <= 1
+             ? 1
+             : std::min(count, kPartsPerThread * num_threads);
+}
+
+// The part that has `i` of [0, count).
+inline int64_t PartOf(int num_threads, int64_t count, int64_t i) {
+  return ((i + 1) * NumParts(num_threads, count) - 1) / count;
+}
+
+// Calls run(thread, part, begin, end) for contiguous parts of [0, count), which
+// depend on the arguments only. No part is empty, but for `count` 0. A sum is
+// by part, in [0, NumParts()), and not by thread: rounding would depend on who
+// was free.
+template <typename Run>
+void ParallelForParts(int num_threads, int64_t count, const Run& run) {
+  const int64_t parts = NumParts(num_threads, count);
+  ParallelForEach(num_threads, parts, [&](int thread, int64_t part) {
+    run(thread, part, count * part / parts, count * (part + 1) / parts);
+  });
+}
+
+// The same for run(thread, begin, end).
 template <typename Run>
 void ParallelFor(int num_threads, int64_t count, const Run& run) {
-  if (num_threads == 1 || count <= 1) {
-    run(0, int64_t{0}, count);
-    return;
-  }
-  const int64_t parts = std::min(count, kPartsPerThread * num_threads);
-  ParallelForEach(num_threads, parts, [&](int thread, int64_t part) {
-    run(thread, count * part / parts, count * (part + 1) / parts);
-  });
+  ParallelForParts(num_threads, count,
+                   [&](int thread, int64_t /*part*/, int64_t begin,
+                       int64_t end) { run(thread, begin, end); });
 }
 
 }  // namespace replicant

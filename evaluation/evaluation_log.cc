@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -97,10 +98,11 @@ std::vector<EvaluationRecord> ReadEvaluations(
 }
 
 double FindBeginning(const std::filesystem::path& run_folder,
-                     const Clock& clock) {
+                     double trained_seconds, const Clock& clock) {
   const std::vector<EvaluationRecord> records = ReadEvaluations(run_folder);
   return SteadySeconds(clock) -
-         (records.empty() ? 0.0 : records.back().seconds);
+         std::max(trained_seconds,
+                  records.empty() ? 0.0 : records.back().seconds);
 }
 
 EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,

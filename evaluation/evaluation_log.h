@@ -40,9 +40,12 @@ std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder);
 
 // Returns when a run that resumes now began, in seconds on Clock::Now(): the
-// current time minus the time of its last evaluation. All processes of a host
-// share that clock, and a change of the wall clock does not move it.
+// current time minus the time of its last evaluation, or minus
+// `trained_seconds`, those of its newest checkpoint, if they are more. All
+// processes of a host share that clock, and a change of the wall clock does not
+// move it.
 double FindBeginning(const std::filesystem::path& run_folder,
+                     double trained_seconds,
                      const Clock& clock = Clock::Real());
 
 // Writes a run's evaluations:

@@ -50,6 +50,7 @@ struct IncarnationSection {
 };
 struct StateFile {
   RunStatus status = RunStatus::kRunning;
+  bool is_final = false;
   int64_t starts = 1;
   std::map<std::string, IncarnationSection> roles;
 
@@ -61,6 +62,7 @@ struct StateFile {
                   {"stopped", RunStatus::kStopped},
                   {"failed", RunStatus::kFailed}},
                  "status of the run");
+    reader.Field("final", &c.is_final, "whether a stopped run is over");
     reader.Field("starts", &c.starts, {1, INT64_MAX}, "number of starts");
     reader.Sections("roles", &c.roles, {0, 100'000}, "roles by name");
     return c;
@@ -228,6 +230,15 @@ std::optional<RunStatus> RunFolder::StatusOf(
   return LoadState(file).status;
 }
 
+bool RunFolder::IsOver(const std::filesystem::path& path) {
+  const std::filesystem::path file = path / kStateName;
+  if (!std::filesystem::exists(file)) return false;
+  const StateFile state = LoadState(file);
+  return state.status == RunStatus::kComplete ||
+         state.status == RunStatus::kFailed ||
+         (state.status == RunStatus::kStopped && state.is_final);
+}
+
 RunFolder RunFolder::Resume(const std::filesystem::path& path,
                             const std::string& resolved_yaml) {
   ConfigFile(path);
@@ -316,7 +327,8 @@ void RunFolder::BeginStart(const std::string& name, int64_t seed) {
 
 std::string RunFolder::StateText() const {
   std::string text =
-      fmt::format("status: {}\nstarts: {}\n", ToString(status_), num_starts_);
+      fmt::format("status: {}\n{}starts: {}\n", ToString(status_),
+                  is_final_ ? "final: true\n" : "", num_starts_);
   if (!incarnations_.empty()) text += "roles:\n";
   for (const auto& [role, last] : incarnations_) {
     text += fmt::format("  {}: {{last: {}}}\n", role, last);
@@ -422,8 +434,9 @@ void RunFolder::KeepIncarnations() {
   if (std::exchange(has_new_incarnations_, false)) PostState();
 }
 
-void RunFolder::SetStatus(RunStatus status) {
+void RunFolder::SetStatus(RunStatus status, bool is_final) {
   status_ = status;
+  is_final_ = is_final && status == RunStatus::kStopped;
   PostState();
 }
 

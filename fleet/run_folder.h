@@ -74,6 +74,9 @@ class RunFolder {
   // A run stays kRunning if its fleet was killed. Throws ConfigError if its
   // state cannot be read.
   static std::optional<RunStatus> StatusOf(const std::filesystem::path& path);
+  // Whether hosts have nothing to wait for: the run in `path` is complete, has
+  // failed, or was stopped for good. Throws as StatusOf().
+  static bool IsOver(const std::filesystem::path& path);
 
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;
@@ -118,7 +121,8 @@ class RunFolder {
   // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
-  void SetStatus(RunStatus status);
+  // `is_final`: a run that was stopped is not to go on by itself.
+  void SetStatus(RunStatus status, bool is_final = false);
 
   // Waits until the state is written, at most for `timeout`; logs an error if
   // it is not.
@@ -146,6 +150,7 @@ class RunFolder {
   std::filesystem::path config_file_;
   FileLock lock_;
   RunStatus status_ = RunStatus::kRunning;
+  bool is_final_ = false;
   RunStatus previous_status_ = RunStatus::kRunning;
   int64_t num_starts_ = 0;
   bool is_adopted_ = false;     // AdoptConfig()

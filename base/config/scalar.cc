@@ -123,7 +123,9 @@ std::string UnitHint(std::string_view text) {
   const size_t end = text.find_last_of("0123456789.") + 1;
   if (end == 0 || end == text.size()) return "";
   const std::string_view number = text.substr(0, end);
-  const std::string name = Lower(text.substr(text.find_first_not_of(' ', end)));
+  const size_t begin = text.find_first_not_of(' ', end);
+  if (begin == std::string_view::npos) return "";
+  const std::string name = Lower(text.substr(begin));
   const auto* const unit = std::ranges::find(kUnits, name, &Unit::name);
   if (unit == std::end(kUnits) || !SplitDecimal(number)) return "";
   double value = 0.0;

@@ -111,6 +111,7 @@ std::vector<Output> ReplicaContext::AllReduce(const std::vector<Output>& xs,
 
 std::vector<Output> ReplicaContext::ResultsOf(const Piece& piece, int owner,
                                               CallSite site) {
+  divides_work_ = true;
   const auto begin = static_cast<graph::NodeId>(graph_.nodes().size());
   std::vector<Output> results = piece();
   if (owner == replica_id_) return results;

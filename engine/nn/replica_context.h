@@ -146,6 +146,8 @@ class ReplicaContext {
   // shape, for bool, and for a mean of integers.
   std::vector<Output> MapReduce(const std::vector<Piece>& pieces, ReduceOp op,
                                 CallSite site = CallSite::Here());
+  // Whether there were pieces, so that replicas compute in different orders.
+  bool divides_work() const { return divides_work_; }
 
   // The gradients for an optimizer: means over all replicas and over all
   // batches of an update. Each gradient of a step is passed once.
@@ -183,6 +185,7 @@ class ReplicaContext {
   Graph& graph_;
   int replica_id_;
   int num_replicas_;
+  bool divides_work_ = false;
   ReplicaOptions options_;
 };
 

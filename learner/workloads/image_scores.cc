@@ -13,8 +13,8 @@ namespace {
 
 // As in the papers.
 constexpr int64_t kNumSplits = 10;
-// Draws the images of the source: the same in all runs, so that their scores
-// compare.
+// Draws the images of the source and their views: the same in all runs, so that
+// their scores compare.
 constexpr uint64_t kSubsetSeed = 0;
 
 }  // namespace
@@ -47,7 +47,7 @@ bool ImageScores::ReadSource(size_t num_labels,
           index,
           data::View(
               options_.augmentation,
-              RandomStream(options_.seed, fmt::format("evaluation/{}", index))),
+              RandomStream(kSubsetSeed, fmt::format("evaluation/{}", index))),
           options_.side, std::span(rgb).last(image_bytes)));
     } catch (const data::DamagedImage& e) {
       spdlog::warn("left out of the evaluation: {}", e.what());

@@ -27,12 +27,11 @@ class ImageScores {
     int64_t side = 32;          // of the images, in pixels
     // the view of the source's images, as in training
     data::AugmentationConfig augmentation = {};
-    uint64_t seed = 0;
   };
   // Uses a random subset of the source's images, in random order, the same in
-  // every run; all of them if it has fewer. Without an extractor, Score() only
-  // calls `generate`: for processes that make images together with the process
-  // that has the extractor.
+  // every run, and so are their views; all of them if it has fewer. Without an
+  // extractor, Score() only calls `generate`: for processes that make images
+  // together with the process that has the extractor.
   ImageScores(std::unique_ptr<FeatureExtractor> extractor,
               std::shared_ptr<const data::ImageSource> source,
               const Options& options);

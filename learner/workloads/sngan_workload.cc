@@ -205,8 +205,7 @@ void SnganWorkload::BuildEvaluation(const models::sngan::SnganConfig& config,
       std::move(extractor), images.open(data::Split::kTrain),
       ImageScores::Options{.num_images = config.num_evaluation_images,
                            .side = side_,
-                           .augmentation = images.config.augmentation,
-                           .seed = seed});
+                           .augmentation = images.config.augmentation});
   evaluation_ = BuildSampler(
       config, kEvaluationBatch,
       [this, seed](std::span<float> z, std::span<int32_t> label) {

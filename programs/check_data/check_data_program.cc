@@ -181,6 +181,14 @@ class Checker {
   }
 
   void CheckAgainst(const ImageSet& train, const ImageSet& evaluation) {
+    const int64_t known = train.source->num_classes();
+    if (evaluation.source->num_classes() > known) {
+      Problem(
+          "{}: classes up to {}, but those of {} end at {}; take the others "
+          "out",
+          evaluation.key, evaluation.source->num_classes() - 1, train.key,
+          known - 1);
+    }
     const auto copies = data::FindCopies(train.check, evaluation.check);
     if (copies.empty()) return;
     Problem(
@@ -228,6 +236,12 @@ DataReport CheckPriorOf(const Invocation& invocation) {
         "  rewards of a step from {:.6g} to {:.6g}, {:.6g} in the mean\n",
         summary.num_steps, summary.num_episodes, summary.num_terminated,
         summary.least_reward, summary.largest_reward, summary.mean_reward);
+    if (summary.num_left_out > 0) {
+      report.problems.push_back(fmt::format(
+          "{}: {} parts of episodes hold numbers that are not finite, and are "
+          "left out with what follows in their episodes",
+          folder, summary.num_left_out));
+    }
     if (task.has_unit_rewards &&
         (summary.least_reward < 0.0F ||
          static_cast<double>(summary.largest_reward) > task.largest_reward)) {

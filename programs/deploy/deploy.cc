@@ -52,7 +52,11 @@ std::string Render(const std::string& backend, const RenderInput& input) {
   RunConfig config = loaded.config;
   // the host is not known yet, so any numeric address passes
   config.cluster.address = "0.0.0.0";
-  CheckCluster(config);
+  // images may be trained by the launcher's nodes alone
+  if (config.has_actors() || config.cluster.has_remote_workers() ||
+      config.cluster.has_remote_servers()) {
+    CheckCluster(config);
+  }
   std::error_code error;
   if (std::filesystem::exists(input.folder) &&
       !std::filesystem::is_empty(input.folder, error)) {

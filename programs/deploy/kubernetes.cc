@@ -384,7 +384,9 @@ std::string RenderKubernetes(const RenderInput& input) {
   write("2-key.yaml", FillIn(kSecret, values), 0600);
   write("3-replay.yaml", kept("replay", config.replay.shards, kReplayPort,
                               kubernetes.replay_storage));
-  if (const int64_t servers = NumHosts(config, "server"); servers > 0) {
+  const int64_t servers = NumHosts(config, "server");
+  const bool has_servers = servers > 0;
+  if (has_servers) {
     write("3-servers.yaml",
           kept("server", servers, kServerPort, kubernetes.run_storage));
   }
@@ -392,8 +394,12 @@ std::string RenderKubernetes(const RenderInput& input) {
         FillIn(kRun, pods_of("learner", /*blanks=*/12, 1, {{"HOSTS", jobs}})));
   return fmt::format(
       "wrote {0}; start the run by: kubectl apply -f {0}\n"
+      "once it is complete, end the pods that keep its replay by: kubectl "
+      "delete -f {0}/3-replay.yaml{1}\n"
       "2-key.yaml holds the key pair of the run: keep it as a secret\n",
-      input.folder.string());
+      input.folder.string(),
+      has_servers ? fmt::format(" -f {}/3-servers.yaml", input.folder.string())
+                  : "");
 }
 
 }  // namespace replicant::programs

@@ -28,7 +28,7 @@ constexpr const char* kForwardSignals = R"(
 id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 # shellcheck disable=SC2317  # called by the trap
-job() { scontrol --oneliner show job "$id"; }
+job() { SLURM_TIME_FORMAT=standard scontrol --oneliner show job "$id"; }
 # Whether Slurm ends the job although the run shall go on: its time limit is
 # near, or a job with priority takes its place. A scancel is obeyed.
 # shellcheck disable=SC2317  # called by the trap
@@ -48,7 +48,8 @@ trap 'kill -TERM "$child" 2>/dev/null; if comes_back; then requeues=1; fi' TERM
 await_child() {
   while true; do
     wait "$child" && code=0 || code=$?
-    kill -0 "$child" 2>/dev/null || break
+    # it may have ended while the trap ran: its own code is still there
+    kill -0 "$child" 2>/dev/null || { wait "$child" && code=0 || code=$?; break; }
   done
 }
 )";

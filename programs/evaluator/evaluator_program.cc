@@ -275,10 +275,10 @@ int Run(const Invocation& invocation, const EvaluatorOptions& options) {
         "--video: needs --checkpoint; hint: evaluation.video records videos "
         "during a training");
   }
-  return Follower(invocation, options.began_ms.empty()
-                                  ? evaluation::FindBeginning(
-                                        RunFolderOf(invocation.config()))
-                                  : options.BeganSeconds())
+  return Follower(invocation,
+                  options.began_ms.empty()
+                      ? BeginningOfRun(RunFolderOf(invocation.config()))
+                      : options.BeganSeconds())
       .Run();
 }
 

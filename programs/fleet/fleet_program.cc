@@ -38,6 +38,7 @@
 #include "programs/roles/fleet_roles.h"
 #include "programs/run/check_resume.h"
 #include "programs/run/check_run.h"
+#include "programs/run/find_checkpoint.h"
 #include "programs/run/learning_curve.h"
 #include "programs/run/run_model.h"
 #include "programs/run/summary.h"
@@ -262,7 +263,7 @@ int Run(RunConfig config, const Commands& commands,
       .storage_folder = path,
       .config_file = folder.config_file(),
       .key_file = KeyFileOfStart(config, folder),
-      .began_ms = fmt::format("{:.0f}", 1e3 * evaluation::FindBeginning(path))};
+      .began_ms = fmt::format("{:.0f}", 1e3 * BeginningOfRun(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
                       .roles = {},

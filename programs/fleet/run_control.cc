@@ -11,11 +11,14 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
@@ -35,6 +38,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPollInterval = 200ms;
 constexpr auto kAnswerPatience = 10s;
+constexpr auto kReportPatience = 60s;
 
 // RUN of the command line, as RunFolder::Find() takes it.
 std::filesystem::path RunOf(const std::string& given) {
@@ -117,7 +121,23 @@ std::optional<int> StopElsewhere(const std::filesystem::path& run) {
   fmt::print("process {} drains its roles; fleet --stop once more kills them\n",
              owner);
   std::fflush(stdout);
+  // a fleet writes its report once a second
+  std::optional<std::filesystem::file_time_type> written;
+  Clock::TimePoint changed_at;
   while (RunFolder::StatusOf(run) == fleet::RunStatus::kRunning) {
+    std::error_code ignored;
+    const auto newest =
+        std::filesystem::last_write_time(RunFolder::ReportFile(run), ignored);
+    const auto now = Clock::Real().Now();
+    if (newest != written) {
+      written = newest;
+      changed_at = now;
+    } else if (now - changed_at >= kReportPatience) {
+      throw IoError(fmt::format(
+          "run folder {}: process {} has written no report for {} s, and may "
+          "have been killed; hint: fleet --resume {}",
+          run.string(), owner, kReportPatience.count(), run.string()));
+    }
     std::this_thread::sleep_for(kPollInterval);
   }
   // the lock, which the fleet holds to its very end, can be tried on its host

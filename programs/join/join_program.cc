@@ -188,10 +188,7 @@ std::optional<int> JoinRun(int argc, const char* const* argv,
     options.find_launcher = [&join] { return FindInFolder(join); };
     options.is_launcher_fixed = false;
     options.is_over = [&join] {
-      const auto status =
-          fleet::RunFolder::StatusOf(fleet::RunFolder::Find(join.target));
-      return status == fleet::RunStatus::kComplete ||
-             status == fleet::RunStatus::kFailed;
+      return fleet::RunFolder::IsOver(fleet::RunFolder::Find(join.target));
     };
   }
   options.make_command = [&](const fleet::RoleId& id,

@@ -440,7 +440,13 @@ Program LearnerProgram() {
             if (!options->checkpoint.empty()) {
               return Evaluate(invocation, options->checkpoint);
             }
-            return RunRole(invocation, *options);
+            config::Loaded<RunConfig> loaded = invocation.loaded;
+            ResolveRendezvous(RunFolderOf(loaded.config),
+                              &loaded.config.learner.replication);
+            return RunRole({.registry = invocation.registry,
+                            .commands = invocation.commands,
+                            .loaded = loaded},
+                           *options);
           }};
 }
 

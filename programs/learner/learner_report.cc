@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "fleet/protocol/heartbeat.h"
 
 namespace replicant::programs {
@@ -35,7 +36,14 @@ void LearnerReport::Show(const learner::Progress& progress,
   heartbeat_.SetGauge("frames", static_cast<double>(progress.frames));
   if (progress.epochs) heartbeat_.SetGauge("epochs", *progress.epochs);
   if (progress.checkpoint_age_s >= 0.0) {
-    heartbeat_.SetGauge("checkpoint_age_s", progress.checkpoint_age_s);
+    checkpoint_at_ = ToSeconds(Clock::Real().Now() - Clock::TimePoint()) -
+                     progress.checkpoint_age_s;
+    if (!std::exchange(has_checkpoint_, true)) {
+      heartbeat_.SetGaugeSource("checkpoint_age_s", [this] {
+        return ToSeconds(Clock::Real().Now() - Clock::TimePoint()) -
+               checkpoint_at_;
+      });
+    }
   }
   heartbeat_.SetGauge("failed_checkpoints",
                       static_cast<double>(progress.num_failed_checkpoints));

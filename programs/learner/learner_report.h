@@ -45,6 +45,8 @@ class LearnerReport {
   // read by the heartbeat's thread
   std::atomic<int64_t> updates_ = 0;
   std::atomic<double> seconds_ = 0.0;
+  std::atomic<double> checkpoint_at_ = 0.0;  // on the steady clock
+  bool has_checkpoint_ = false;
   fleet::HeartbeatSender heartbeat_;
   learner::Progress last_;
   Scalars scalars_;

@@ -239,6 +239,11 @@ std::vector<replay::StepSink*> LockstepTraining::Writers() {
 void LockstepTraining::Run() {
   const StopSignal stop;
   metrics::RewindRun(folder_, manifest_ ? manifest_->step : 0, num_frames());
+  if (const std::string why = FindGoodReturn(config_.evaluation, folder_);
+      !why.empty()) {
+    spdlog::info("the run is complete: {}", why);
+    return;
+  }
   std::optional<PeriodicEvaluation> evaluation;
   if (config_.evaluation.enabled) {
     evaluation.emplace(config_, tasks_, folder_, workload_.get(), &stop);

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "programs/run/find_checkpoint.h"
+
 namespace replicant::programs {
 
 PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
@@ -19,10 +21,13 @@ PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
                   .agent = config.MakeAgent(),
                   .evaluation = config.evaluation,
                   .backend = config.learner.replication.policy_backend()}),
-      log_(folder, evaluation::FindBeginning(folder)),
+      log_(folder, BeginningOfRun(folder)),
       action_repeat_(config.task.action_repeat),
       best_(folder),
-      schedule_(config.evaluation) {}
+      schedule_(config.evaluation) {
+  const auto earlier = evaluation::ReadEvaluations(folder);
+  if (!earlier.empty()) last_step_ = earlier.back().step;
+}
 
 void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
                                   int64_t num_frames) {

@@ -55,21 +55,6 @@ std::string FindLimit(const learner::LimitsConfig& limits,
   return found;
 }
 
-// The same for the returns of its evaluations.
-std::string FindReturn(const evaluation::EvaluationConfig& evaluation,
-                       const std::filesystem::path& run_folder) {
-  if (!evaluation.enabled) return "";
-  for (const auto& record : evaluation::ReadEvaluations(run_folder)) {
-    if (!evaluation.IsGoodEnough(record.mean)) continue;
-    return fmt::format(
-        "return {:.1f} at step {} has reached evaluation.stop_at_return = "
-        "{:g}; hint: --set evaluation.stop_at_return=N trains on to a higher "
-        "return, null without such a limit",
-        record.mean, record.step, *evaluation.stop_at_return);
-  }
-  return "";
-}
-
 // What makes the run complete; "": nothing. A run without a checkpoint is not.
 std::string WhyComplete(const RunConfig& config,
                         const std::filesystem::path& run_folder) {
@@ -85,7 +70,7 @@ std::string WhyComplete(const RunConfig& config,
                  .frames = agent_steps.value_or(0) * config.task.action_repeat,
                  .epochs = newest->epochs.value_or(0.0)});
   if (!limit.empty() || !config.has_actors()) return limit;
-  return FindReturn(config.evaluation, run_folder);
+  return FindGoodReturn(config.evaluation, run_folder);
 }
 
 // The workload on one replica: its variables fit every strategy. An agent's is
@@ -177,15 +162,30 @@ void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
   CheckVariables(invocation, task, checkpoints, run_folder);
 }
 
+std::string FindGoodReturn(const evaluation::EvaluationConfig& evaluation,
+                           const std::filesystem::path& run_folder) {
+  if (!evaluation.enabled) return "";
+  for (const auto& record : evaluation::ReadEvaluations(run_folder)) {
+    if (!evaluation.IsGoodEnough(record.mean)) continue;
+    return fmt::format(
+        "return {:.1f} at step {} has reached evaluation.stop_at_return = "
+        "{:g}; hint: --set evaluation.stop_at_return=N trains on to a higher "
+        "return, null without such a limit",
+        record.mean, record.step, *evaluation.stop_at_return);
+  }
+  return "";
+}
+
 bool CompleteAtLimit(const Registry& registry,
                      const std::filesystem::path& run_folder) {
   using fleet::RunFolder;
   const auto own = LoadRunConfig(
       config::Document::FromFile(RunFolder::ConfigFile(run_folder)), registry);
   if (WhyComplete(own.config, run_folder).empty()) return false;
-  if (RunFolder::StatusOf(run_folder) != fleet::RunStatus::kComplete) {
-    RunFolder::Complete(run_folder);
-  }
+  const auto status = RunFolder::StatusOf(run_folder);
+  // a run that failed may have reached its limit, too
+  if (status == fleet::RunStatus::kFailed) return false;
+  if (status != fleet::RunStatus::kComplete) RunFolder::Complete(run_folder);
   return true;
 }
 

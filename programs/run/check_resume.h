@@ -5,6 +5,7 @@
 
 #include "agents/task_spec.h"
 #include "base/error.h"
+#include "evaluation/evaluation_config.h"
 #include "programs/run/invocation.h"
 
 namespace replicant::programs {
@@ -34,10 +35,15 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
 void CheckResume(const Invocation& invocation, const agents::TaskSpec& task,
                  const std::filesystem::path& run_folder);
 
-// Whether the run in `run_folder` has reached a limit in its configuration.
-// Its state then says `complete`, even if the run was stopped just before, or
-// if the evaluation after its end was the first one that is good enough. Throws
-// ConfigError and IoError.
+// Which evaluation of the run has reached evaluation.stop_at_return, and the
+// key to raise; "": none. Throws IoError.
+std::string FindGoodReturn(const evaluation::EvaluationConfig& evaluation,
+                           const std::filesystem::path& run_folder);
+
+// Whether the run in `run_folder` has reached a limit in its configuration and
+// has not failed. Its state then says `complete`, even if the run was stopped
+// just before, or if the evaluation after its end was the first one that is
+// good enough. Throws ConfigError and IoError.
 bool CompleteAtLimit(const Registry& registry,
                      const std::filesystem::path& run_folder);
 

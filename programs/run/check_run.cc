@@ -44,14 +44,16 @@ void CheckForm(const std::string& key, const std::string& endpoint) {
 // Throws ConfigError for a setting that would end the replay at every start.
 void CheckReplayHere(const RunConfig& config) {
   constexpr const char* kMetrics = "replay.metrics_address";
-  const std::string& address = config.replay.metrics_address;
-  // port 0 takes a different port for each
-  if (!address.empty() && !address.ends_with(":0") &&
-      address == config.fleet.metrics_address) {
-    throw ConfigError(fmt::format("{}: {} is also used by {}; choose another",
-                                  kMetrics, address, fleet::kMetricsKey));
+  for (int64_t shard = 0; shard < config.replay.shards; ++shard) {
+    const std::string address = config.replay.OfShard(shard).metrics_address;
+    // port 0 takes a different port for each
+    if (!address.empty() && !address.ends_with(":0") &&
+        address == config.fleet.metrics_address) {
+      throw ConfigError(fmt::format("{}: {} is also used by {}; choose another",
+                                    kMetrics, address, fleet::kMetricsKey));
+    }
+    fleet::CheckMetricsAddress(kMetrics, address);
   }
-  fleet::CheckMetricsAddress(kMetrics, address);
   const std::filesystem::path& folder = config.replay.disk.folder;
   if (std::filesystem::exists(folder) &&
       !std::filesystem::is_directory(folder)) {

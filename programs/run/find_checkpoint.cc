@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "evaluation/evaluation_log.h"
 #include "fleet/run_folder.h"
+#include "learner/checkpoint_folder.h"
 #include "programs/run/summary.h"
 
 namespace replicant::programs {
@@ -30,6 +32,12 @@ std::filesystem::path FindCheckpoint(const std::string& option,
   if (auto newest = NewestCheckpoint(run)) return *newest;
   throw IoError(
       fmt::format("{} {}: the run has no checkpoint yet", option, given));
+}
+
+double BeginningOfRun(const std::filesystem::path& run_folder) {
+  const auto newest =
+      learner::CheckpointReader(run_folder / "checkpoints").NewestManifest();
+  return evaluation::FindBeginning(run_folder, newest ? newest->seconds : 0.0);
 }
 
 }  // namespace replicant::programs

@@ -19,4 +19,7 @@ std::filesystem::path FindRun(const std::string& option,
 std::filesystem::path FindCheckpoint(const std::string& option,
                                      const std::string& given);
 
+// evaluation::FindBeginning() with the seconds of the run's newest checkpoint.
+double BeginningOfRun(const std::filesystem::path& run_folder);
+
 }  // namespace replicant::programs

@@ -303,22 +303,25 @@ void ResolveAddresses(const std::filesystem::path& run_folder,
     endpoint = announced.empty() ? Resolve(run_folder, endpoint, address.part)
                                  : announced;
   }
-  std::string& rendezvous = config->learner.replication.rendezvous;
-  if (rendezvous == replicator::ReplicationConfig::kAuto &&
-      config->learner.replication.num_workers() > 1) {
-    const auto place = PlaceOfLearner(config->learner.replication);
-    // groups of parameter_server meet by files
-    const bool meets_at_address =
-        config->learner.replication.strategy->has_processes;
-    const std::string announced = AnnouncedAddress(run_folder, kRendezvousPart);
-    rendezvous =
-        !announced.empty() ? announced
-        : place && meets_at_address && !place->rendezvous.empty()
-            ? place->rendezvous
-            : std::filesystem::absolute(run_folder / "rendezvous").string();
-  }
   config->learner.key_file = config->learner.replication.key_file =
       KeyFileOf(*config);
+}
+
+void ResolveRendezvous(const std::filesystem::path& run_folder,
+                       replicator::ReplicationConfig* replication) {
+  if (replication->rendezvous != replicator::ReplicationConfig::kAuto ||
+      replication->num_workers() == 1) {
+    return;
+  }
+  const auto place = PlaceOfLearner(*replication);
+  // groups of parameter_server meet by files
+  const bool meets_at_address = replication->strategy->has_processes;
+  const std::string announced = AnnouncedAddress(run_folder, kRendezvousPart);
+  replication->rendezvous =
+      !announced.empty() ? announced
+      : place && meets_at_address && !place->rendezvous.empty()
+          ? place->rendezvous
+          : std::filesystem::absolute(run_folder / "rendezvous").string();
 }
 
 std::string AnnouncedAddress(const std::filesystem::path& run_folder,

@@ -100,6 +100,11 @@ std::vector<PartAddress> AddressesOf(RunConfig* config);
 // addresses.yaml.
 void ResolveAddresses(const std::filesystem::path& run_folder,
                       RunConfig* config);
+// Fills in where the learner's processes meet: what the fleet announced, what
+// the launcher of this process says, or a file of the run. Throws ConfigError
+// for a launcher that has started another number of processes.
+void ResolveRendezvous(const std::filesystem::path& run_folder,
+                       replicator::ReplicationConfig* replication);
 // The addresses that a fleet has chosen for its run.
 struct AnnouncedAddresses {
   std::vector<fleet::PortClaim> ports;  // the run's own as long as they live

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/config/load.h"
 #include "base/error.h"
 #include "base/file_lock.h"
@@ -34,6 +35,7 @@ namespace replicant::programs {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using fleet::RunFolder;
 using fleet::RunStatus;
 
@@ -102,13 +104,16 @@ class Sweep {
           members_.size(), config_.jobs);
     const StopSignal stop;
     int num_signals = 0;
+    Clock::TimePoint next_signal;
     while (true) {
-      if (stop.count() > num_signals) {
-        // one a turn: two at once could reach a fleet as one
+      if (const auto now = Clock::Real().Now();
+          stop.count() > num_signals && now >= next_signal) {
         ++num_signals;
         Signal(num_signals > 2         ? SIGKILL
                : stop.is_termination() ? SIGTERM
                                        : SIGINT);
+        // two that follow closely would count as one (StopSignal)
+        next_signal = now + (stop.is_termination() ? 2100ms : 400ms);
       }
       Collect();
       if (num_signals == 0) {

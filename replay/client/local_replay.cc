@@ -72,6 +72,10 @@ void LocalReplay::Writer::Send() {
   const InsertResult result =
       replay_.shard_.TryInsert(id_, ++sequence_, std::move(block));
   if (result == InsertResult::kWait) replay_.waiting_.push_back(id_);
+  if (result == InsertResult::kNoRoom) {
+    // nobody draws between the steps of a writer, so there never will be
+    throw InvalidArgument("replay: " + replay_.shard_.Status().room_wait.why);
+  }
   // the shard is never closed, and its writers send whole episodes in order
   REPLICANT_CHECK(
       result == InsertResult::kInserted || result == InsertResult::kWait,

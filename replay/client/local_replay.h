@@ -49,6 +49,7 @@ class LocalReplay {
     Writer(LocalReplay* replay, uint64_t id) : replay_(*replay), id_(id) {}
 
     void BeginEpisode() override;
+    // Throws InvalidArgument if open episodes hold all of max_bytes.
     void Append(const Step& step) override;
     void EndEpisode(std::span<const std::byte> observation,
                     std::span<const std::byte> frame) override;

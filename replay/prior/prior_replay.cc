@@ -1,6 +1,7 @@
 #include "replay/prior/prior_replay.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <limits>
@@ -25,16 +26,24 @@ struct StoredRecord {
   std::shared_ptr<Chunk> chunk;
 };
 
-std::vector<StoredRecord> ReadAll(const std::filesystem::path& folder,
-                                  const StepShape& shape) {
+struct StoredRecords {
+  std::vector<StoredRecord> all;
+  int64_t num_left_out = 0;
+};
+
+StoredRecords ReadAll(const std::filesystem::path& folder,
+                      const StepShape& shape) {
   CheckPrior(folder, shape);
-  std::vector<StoredRecord> records;
+  StoredRecords records;
   ReadChunks(folder, /*id=*/0, [&](const SegmentRecord& record) {
-    records.push_back(
-        {record.writer,
-         std::make_shared<Chunk>(
-             std::vector<std::byte>(record.block.begin(), record.block.end()),
-             shape)});
+    auto chunk = std::make_shared<Chunk>(
+        std::vector<std::byte>(record.block.begin(), record.block.end()),
+        shape);
+    if (chunk->view.HasFiniteRows()) {
+      records.all.push_back({record.writer, std::move(chunk)});
+    } else {
+      ++records.num_left_out;
+    }
   });
   return records;
 }
@@ -71,7 +80,9 @@ PriorSummary SummarizePrior(const std::filesystem::path& folder,
                             const StepShape& shape) {
   PriorSummary summary;
   double sum = 0.0;
-  for (const StoredRecord& record : ReadAll(folder, shape)) {
+  const StoredRecords records = ReadAll(folder, shape);
+  summary.num_left_out = records.num_left_out;
+  for (const StoredRecord& record : records.all) {
     const ChunkView& view = record.chunk->view;
     for (int64_t i = 0; i < view.num_steps(); ++i) {
       const float reward = view.reward(i);
@@ -92,10 +103,17 @@ PriorSummary SummarizePrior(const std::filesystem::path& folder,
 }
 
 PriorReplay::PriorReplay(PriorOptions options) : options_(std::move(options)) {
-  std::vector<StoredRecord> records = ReadAll(options_.folder, options_.shape);
+  StoredRecords records = ReadAll(options_.folder, options_.shape);
+  if (records.num_left_out > 0) {
+    spdlog::warn(
+        "{}: {} parts of episodes are left out: they hold numbers that are not "
+        "finite",
+        options_.folder.string(), records.num_left_out);
+  }
   int64_t num_steps = 0;
-  for (const auto& record : records)
+  for (const auto& record : records.all) {
     num_steps += record.chunk->view.num_steps();
+  }
   TableConfig table = options_.table;
   table.name = "prior";
   table.max_size = std::max<int64_t>(1, num_steps);
@@ -112,7 +130,7 @@ PriorReplay::PriorReplay(PriorOptions options) : options_(std::move(options)) {
   config_.limits.max_size = table.max_size;
   shard_ = std::make_unique<Shard>(config_, &Clock::Real());
   std::map<uint64_t, uint64_t> sequences;  // by writer
-  for (StoredRecord& record : records) {
+  for (StoredRecord& record : records.all) {
     // a chunk whose episode lacks its beginning is left out
     const InsertResult result = shard_->TryInsert(
         record.writer, ++sequences[record.writer], std::move(record.chunk));

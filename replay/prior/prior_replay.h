@@ -33,6 +33,9 @@ struct PriorSummary {
   int64_t num_episodes = 0;  // with their end
   int64_t num_terminated = 0;
   int64_t num_steps = 0;
+  // Parts of episodes that are left out, with what follows in their episodes:
+  // they hold numbers that are not finite.
+  int64_t num_left_out = 0;
   float least_reward = 0.0F, largest_reward = 0.0F;
   double mean_reward = 0.0;
 };
@@ -49,8 +52,8 @@ PriorSummary SummarizePrior(const std::filesystem::path& folder,
 // Thread-safety: one thread at a time.
 class PriorReplay {
  public:
-  // Reads the newest checkpoint. Throws as SummarizePrior() does, and
-  // InvalidArgument if it makes no item.
+  // Reads the newest checkpoint, and warns of what is left out. Throws as
+  // SummarizePrior() does, and InvalidArgument if it makes no item.
   explicit PriorReplay(PriorOptions options);
 
   // Draws items for the rows [first_row, first_row + count) of `batch`, whose

@@ -58,7 +58,8 @@ int64_t Part(int64_t total, int64_t parts) {
   return (total + parts - 1) / parts;
 }
 
-// Raises the number behind the last colon by `index`.
+// Raises the number behind the last colon by `index`; 0 stays, for any free
+// port.
 std::string NextPort(const std::string& address, int64_t index) {
   const size_t colon = address.rfind(':');
   int port = 0;
@@ -66,7 +67,7 @@ std::string NextPort(const std::string& address, int64_t index) {
   if (colon == std::string::npos) return address;
   const char* const begin = address.data() + colon + 1;
   const auto parsed = std::from_chars(begin, end, port);
-  if (begin == end || parsed.ptr != end) return address;
+  if (begin == end || parsed.ptr != end || port == 0) return address;
   return fmt::format("{}:{}", address.substr(0, colon), port + index);
 }
 

@@ -45,7 +45,7 @@ Service::Service(Shard* shard, ServiceOptions options, Clock* clock)
       clock_(clock),
       pending_batches_(static_cast<size_t>(shard->num_tables())),
       backlog_(options.max_unread_bytes),
-      watch_(clock->Now()) {
+      watch_(*shard, clock->Now()) {
   if (options_.credits < 1 || options_.credits > kMaxChunksPerInsert) {
     throw InvalidArgument(
         fmt::format("replay service: credits {} are outside "

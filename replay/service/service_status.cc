@@ -144,7 +144,7 @@ std::string StatusText(const std::string& text) {
         "memory    {:.1f} of {:.1f} MiB in {} chunks\n"
         "rates     {:.0f} steps/s in, {:.0f} items/s in, {:.0f} items/s out, "
         "{:.0f} updates/s\n"
-        "peers     {}, {} of them with open writers; {} requests wait\n",
+        "peers     {}; {} open writers; {} requests wait\n",
         memory.at("bytes").get<double>() / (1 << 20),
         memory.at("max_bytes").get<double>() / (1 << 20),
         memory.at("groups").get<int64_t>(),

@@ -12,6 +12,9 @@ constexpr auto kStartTime = std::chrono::seconds(30);
 
 }  // namespace
 
+ServiceWatch::ServiceWatch(const Shard& shard, Clock::TimePoint now)
+    : since_(now), totals_(TotalsOf(shard.Status())) {}
+
 void ServiceWatch::NoteLostSteps(int64_t num_steps) {
   if (num_steps == 0) return;
   lost_steps_ += num_steps;
@@ -29,7 +32,7 @@ void ServiceWatch::Update(const Shard& shard, Clock::TimePoint now) {
   since_ = now;
 }
 
-void ServiceWatch::UpdateRates(const ShardStatus& status, double seconds) {
+ServiceRates ServiceWatch::TotalsOf(const ShardStatus& status) {
   ServiceRates totals;
   totals.inserted_steps = static_cast<double>(status.inserted_steps);
   for (const TableStatus& table : status.tables) {
@@ -37,6 +40,11 @@ void ServiceWatch::UpdateRates(const ShardStatus& status, double seconds) {
     totals.sampled_items += static_cast<double>(table.samples);
     totals.updates += static_cast<double>(table.updates + table.late_updates);
   }
+  return totals;
+}
+
+void ServiceWatch::UpdateRates(const ShardStatus& status, double seconds) {
+  const ServiceRates totals = TotalsOf(status);
   const auto rate = [seconds](double is, double was) {
     return (is - was) / seconds;
   };

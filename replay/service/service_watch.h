@@ -23,7 +23,8 @@ struct ServiceRates {
 // Thread-safety: one thread at a time.
 class ServiceWatch {
  public:
-  explicit ServiceWatch(Clock::TimePoint now) : since_(now) {}
+  // The rates begin with what `shard` has now: a restored one counts on.
+  ServiceWatch(const Shard& shard, Clock::TimePoint now);
 
   // Reports steps that a writer had sent to an earlier service. The next
   // Update() logs them in one line for all writers.
@@ -34,6 +35,7 @@ class ServiceWatch {
   const ServiceRates& rates() const { return rates_; }
 
  private:
+  static ServiceRates TotalsOf(const ShardStatus& status);
   void UpdateRates(const ShardStatus& status, double seconds);
   void LogStalls(const ShardStatus& status);
   void LogNoRoom(const WaitStatus& wait);

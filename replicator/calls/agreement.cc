@@ -1,6 +1,7 @@
 #include "replicator/calls/agreement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -175,9 +176,14 @@ Signature SignatureOf(const graph::Program& program) {
   return {{std::move(primitives), std::move(variables), std::move(updates)}};
 }
 
-void AddCalls(const std::vector<std::string>& calls, Signature* signature) {
+void AddCalls(const LoweredProgram& program, Signature* signature) {
   Signature::Section section{.name = "call", .entries = {}};
-  for (const std::string& call : calls) section.entries.push_back({call, ""});
+  for (size_t i = 0; i < program.calls.size(); ++i) {
+    section.entries.push_back(
+        {fmt::format("{}, of primitives {}", program.calls[i],
+                     fmt::join(program.members[i], " ")),
+         ""});
+  }
   signature->sections.push_back(std::move(section));
 }
 

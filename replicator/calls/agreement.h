@@ -5,6 +5,7 @@
 
 #include "engine/graph/passes/passes.h"
 #include "replicator/calls/collective_ops.h"
+#include "replicator/calls/lowering.h"
 
 // Checks, while a step is built, that the replicas build the same step.
 namespace replicant::replicator {
@@ -30,8 +31,8 @@ struct Signature {
 // are compared by their computation, not by node names.
 Signature SignatureOf(const graph::Program& program);
 
-// Adds the calls of the lowered program.
-void AddCalls(const std::vector<std::string>& calls, Signature* signature);
+// Adds the calls of the lowered program, and which primitives each has.
+void AddCalls(const LoweredProgram& program, Signature* signature);
 
 // Throws InvalidArgument for the first difference between replica 0 and any
 // other one. The message names both replicas, the entry and both places.

@@ -21,7 +21,7 @@ using graph::Rewriter;
 
 // Placeholders that are merged into one call.
 struct Call {
-  // in the order in which their inputs are computed
+  // in the order in which they joined
   std::vector<NodeId> members;
   // packed: started behind node `ready` and waited for at node `first_use`;
   // otherwise blocking, at its only member
@@ -36,8 +36,8 @@ struct Call {
 // Finds the calls of a program, in the order of issue.
 class CallPlanner {
  public:
-  CallPlanner(const Graph& graph, size_t bucket_bytes)
-      : graph_(graph), bucket_bytes_(bucket_bytes) {}
+  CallPlanner(const Graph& graph, const LoweringOptions& options)
+      : graph_(graph), options_(options) {}
 
   std::vector<Call> Run() {
     std::vector<const Node*> reductions;
@@ -49,11 +49,16 @@ class CallPlanner {
         calls_.push_back({.members = {node.id}, .first_use = node.id});
       }
     }
-    std::ranges::stable_sort(
-        reductions, {}, [](const Node* node) { return node->inputs[0].node; });
+    if (!options_.in_program_order) {
+      std::ranges::stable_sort(reductions, {}, [](const Node* node) {
+        return node->inputs[0].node;
+      });
+    }
     for (const Node* node : reductions) Append(*node);
     for (auto& [kind, bucket] : open_) Close(std::move(bucket.call));
-    std::ranges::stable_sort(calls_, {}, &Call::position);
+    std::ranges::stable_sort(calls_, {}, [this](const Call& call) {
+      return options_.in_program_order ? call.first_use : call.position();
+    });
     return std::move(calls_);
   }
 
@@ -74,18 +79,20 @@ class CallPlanner {
     // a tensor that fills a bucket stays alone, which needs no copies
     const bool fits =
         bucket.call.members.empty() ||
-        (bucket.size_bytes < bucket_bytes_ && size_bytes <= bucket_bytes_ &&
-         ready < bucket.call.first_use);
+        (bucket.size_bytes < options_.bucket_bytes &&
+         size_bytes <= options_.bucket_bytes && ready < bucket.call.first_use);
     if (!fits) Close(std::exchange(bucket, {}).call);
     Call& call = bucket.call;
     call.first_use =
         call.members.empty() ? node.id : std::min(call.first_use, node.id);
-    call.ready = ready;
+    call.ready = std::max(call.ready, ready);
     call.members.push_back(node.id);
     bucket.size_bytes += size_bytes;
   }
 
   void Close(Call call) {
+    // the order of the first uses is that of all replicas
+    if (options_.in_program_order) call.ready = call.first_use - 1;
     // there is something to compute between the last input and the first use;
     // and only a bucket changes the number format
     const Node& first = graph_.node(call.members.front());
@@ -97,7 +104,7 @@ class CallPlanner {
   }
 
   const Graph& graph_;
-  const size_t bucket_bytes_;
+  const LoweringOptions& options_;
   // by kind, dtype, number format and device
   std::map<std::tuple<ReduceOp, DType, DType, double, int32_t>, Bucket> open_;
   std::vector<Call> calls_;
@@ -110,11 +117,16 @@ class Lowerer {
       : program_(program),
         options_(options),
         rewriter_(*program.graph),
-        calls_(CallPlanner(*program.graph, options.bucket_bytes).Run()) {}
+        calls_(CallPlanner(*program.graph, options_).Run()) {}
 
   LoweredProgram Run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       for (const NodeId member : calls_[i].members) call_of_[member] = i;
+    }
+    for (const Node& node : program_.graph->nodes()) {
+      if (PrimitiveOf(node) != Primitive::kNone) {
+        numbers_.emplace(node.id, numbers_.size() + 1);
+      }
     }
     for (const Node& node : program_.graph->nodes()) {
       const auto call = call_of_.find(node.id);
@@ -163,7 +175,7 @@ class Lowerer {
         CallOf(placeholder), placeholder.output_type().shape, placeholder.site);
     token_ = Graph::OutputOf(result, 1);
     rewriter_.Map({placeholder.id, 0}, result);
-    result_.calls.push_back(Describe(*program_.graph, placeholder));
+    AddToResult(Describe(*program_.graph, placeholder), {placeholder.id});
   }
 
   void AddStart(size_t number) {
@@ -179,9 +191,18 @@ class Lowerer {
         AddBucketStart(inputs, Token(first.site), BucketOf(number), first.site);
     token_ = Graph::OutputOf(bucket, 1);
     started_[number] = bucket;
-    result_.calls.push_back(fmt::format(
-        "AllReduce {} of {} tensors, {}", ToString(ReduceOpOf(first)),
-        call.members.size(), bucket.type().ToString()));
+    AddToResult(fmt::format("AllReduce {} of {} tensors, {}",
+                            ToString(ReduceOpOf(first)), call.members.size(),
+                            bucket.type().ToString()),
+                call.members);
+  }
+
+  void AddToResult(std::string call, const std::vector<NodeId>& members) {
+    result_.calls.push_back(std::move(call));
+    std::vector<size_t>& numbers = result_.members.emplace_back();
+    for (const NodeId member : members) {
+      numbers.push_back(numbers_.at(member));
+    }
   }
 
   void AddWait(size_t number) {
@@ -206,6 +227,7 @@ class Lowerer {
   Rewriter rewriter_;
   const std::vector<Call> calls_;
   std::map<NodeId, size_t> call_of_;
+  std::map<NodeId, size_t> numbers_;  // of placeholders, from 1
   // the next call to issue
   size_t next_ = 0;
   Output token_;

@@ -16,15 +16,21 @@ struct LoweringOptions {
   size_t bucket_bytes = size_t{4} << 20;
   // Whether the plan computes on while a bucket is reduced.
   bool is_async = true;
+  // Whether all-reduces join buckets as they stand in the program, and buckets
+  // are issued where they are waited for: for replicas that compute different
+  // pieces of a step, and so in different orders.
+  bool in_program_order = false;
 };
 
 // A program with calls in place of its placeholders. Every placeholder must be
 // needed.
 struct LoweredProgram {
   graph::Program program;
-  // The calls in issue order, in the form that messages and comparisons use:
-  // "AllReduce mean of 3 tensors, f32[1000]".
+  // The calls in issue order, in the form that messages use: "AllReduce mean of
+  // 3 tensors, f32[1000]".
   std::vector<std::string> calls;
+  // The placeholders of each, by their numbers from 1 in the program.
+  std::vector<std::vector<size_t>> members;
 };
 
 // - All-reduces of one op and dtype on one logical device share a bucket while

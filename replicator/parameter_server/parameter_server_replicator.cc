@@ -47,7 +47,8 @@ constexpr auto kLongestFarewell = 120s;
 constexpr auto kTickInterval = 500ms;
 constexpr size_t kRequestsOfWorker = 4;
 
-// The requests of workers, passed from the network thread to the computing one.
+// The requests of workers and the ends of their connections, passed in their
+// order from the network thread to the computing one.
 class RequestQueue {
  public:
   struct Request {
@@ -55,7 +56,11 @@ class RequestQueue {
     rpc::Message payload;
     rpc::Responder responder;
   };
-  using WorkerIds = std::set<uint32_t>;
+  struct Event {
+    uint32_t worker;
+    // none: the worker's connection has broken
+    std::optional<Request> request;
+  };
 
   // At most `max_requests` wait, since each may hold all gradients.
   RequestQueue(const std::string& endpoint, size_t max_requests,
@@ -69,31 +74,39 @@ class RequestQueue {
       server_.Handle(
           static_cast<uint16_t>(kind),
           [this, kind](rpc::Request& request, const rpc::Responder& responder) {
-            worker_of_peer_[request.peer_id] =
+            const uint32_t worker =
                 rpc::DecodeFirstPart<ServerRequest>(request.payload).worker;
+            peer_of_worker_[worker] = request.peer_id;
             // answers of waiting requests come later
             responder.SetDeadline(Clock::TimePoint::max());
             const MutexLock lock(mutex_);
-            if (requests_.size() >= max_requests_) {
+            if (events_.size() >= max_requests_) {
               responder.ReplyError(
                   rpc::ErrorCode::kBusy,
-                  fmt::format("{} requests are waiting", requests_.size()));
+                  fmt::format("{} requests are waiting", events_.size()));
               return;
             }
-            requests_.push_back({kind, std::move(request.payload), responder});
+            events_.push_back(
+                {worker, Request{kind, std::move(request.payload), responder}});
             changed_.NotifyAll();
           });
     }
     // a worker that is in a step says nothing; its connection tells whether it
     // lives
     server_.OnTick([this] {
-      for (const auto& [peer, worker] : worker_of_peer_) server_.Probe(peer);
+      // a probe may find that it is lost
+      const auto peers = peer_of_worker_;
+      for (const auto& [worker, peer] : peers) server_.Probe(peer);
     });
     server_.OnPeerLost([this](const rpc::Peer& peer) {
-      const auto found = worker_of_peer_.find(peer.id);
-      if (found == worker_of_peer_.end()) return;
+      // not of a process that another one has replaced
+      const auto found = std::ranges::find(
+          peer_of_worker_, peer.id,
+          [](const auto& worker_and_peer) { return worker_and_peer.second; });
+      if (found == peer_of_worker_.end()) return;
       const MutexLock lock(mutex_);
-      lost_.insert(found->second);
+      events_.push_back({found->first, std::nullopt});
+      peer_of_worker_.erase(found);
       changed_.NotifyAll();
     });
     server_.Bind(endpoint);
@@ -102,22 +115,15 @@ class RequestQueue {
   }
   ~RequestQueue() { server_.Stop(); }
 
-  // The workers whose connections broke since the last call.
-  WorkerIds TakeLost() EXCLUDES(mutex_) {
+  std::optional<Event> Next(Clock::TimePoint deadline) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return std::exchange(lost_, {});
-  }
-
-  std::optional<Request> Next(Clock::TimePoint deadline) EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    while (requests_.empty() && lost_.empty() &&
-           Clock::Real().Now() < deadline) {
+    while (events_.empty() && Clock::Real().Now() < deadline) {
       changed_.WaitUntil(mutex_, deadline);
     }
-    if (requests_.empty()) return std::nullopt;
-    Request request = std::move(requests_.front());
-    requests_.pop_front();
-    return request;
+    if (events_.empty()) return std::nullopt;
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    return event;
   }
 
   void Reply(const rpc::Responder& responder, rpc::Message message) {
@@ -146,12 +152,11 @@ class RequestQueue {
   rpc::ZmqContext context_;
   const std::unique_ptr<rpc::ZapHandler> guard_;
   rpc::Server server_;
-  // of the server's thread
-  std::map<uint64_t, uint32_t> worker_of_peer_;
+  // the newest of each, of the server's thread
+  std::map<uint32_t, uint64_t> peer_of_worker_;
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Request> requests_ GUARDED_BY(mutex_);
-  WorkerIds lost_ GUARDED_BY(mutex_);
+  std::deque<Event> events_ GUARDED_BY(mutex_);
   std::optional<Thread> loop_;  // last: it uses all of the above
 };
 
@@ -375,9 +380,13 @@ void ParameterServer::Start() {
 NextResult ParameterServer::Serve(Clock::TimePoint deadline) {
   if (shard_ == nullptr) Start();
   while (true) {
-    std::optional<RequestQueue::Request> request = requests_->Next(deadline);
-    if (request) Take(std::move(*request));
-    for (const uint32_t worker : requests_->TakeLost()) shard_->Lose(worker);
+    if (auto event = requests_->Next(deadline)) {
+      if (event->request) {
+        Take(std::move(*event->request));
+      } else {
+        shard_->Lose(event->worker);
+      }
+    }
     const Clock::TimePoint now = Clock::Real().Now();
     if (now >= next_tick_) {
       shard_->Tick(now);

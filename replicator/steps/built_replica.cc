@@ -90,7 +90,8 @@ ReplicaProgram BuildReplicaProgram(ReplicaRank rank,
   if (options.take_over && !is_earlier) {
     made = options.take_over(graph, std::move(made));
   }
-  ReplicaProgram built{.value_names = NamesOf(made)};
+  ReplicaProgram built{.value_names = NamesOf(made),
+                       .divides_work = replica.divides_work()};
   for (const VariableId sum : replica.sums().sums()) {
     built.sums.insert(graph.variable(sum).name);
   }
@@ -120,8 +121,10 @@ BuiltReplica BuildReplica(ReplicaRank rank, const std::vector<InputSpec>& specs,
     program = std::move(shared.program);
     built.variables = std::move(shared.variables);
   }
-  LoweredProgram lowered = LowerCollectives(program, options.lowering);
-  AddCalls(lowered.calls, &built.signature);
+  LoweringOptions lowering = options.lowering;
+  lowering.in_program_order = made.divides_work;
+  LoweredProgram lowered = LowerCollectives(program, lowering);
+  AddCalls(lowered, &built.signature);
   built.program = Partition(std::move(lowered.program),
                             options.replica.num_logical_devices);
   return built;

@@ -47,6 +47,8 @@ struct ReplicaProgram {
   // With accumulation: the variables that hold the sums, by name. Empty for a
   // step that does not accumulate (GradientSums::AreNeeded()).
   std::set<std::string> sums;
+  // ReplicaContext::divides_work()
+  bool divides_work = false;
 };
 
 // Calls `step_fn` on a new graph; variables that each replica would update

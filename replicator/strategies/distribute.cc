@@ -180,8 +180,9 @@ std::unique_ptr<DistributedPlan> DistributedReplica::Compile(
     program =
         graph::ExtractProgram(*program.graph, program.outputs, program.updates);
     Signature signature = SignatureOf(program);
-    LoweredProgram lowered = LowerCollectives(program, {});
-    AddCalls(lowered.calls, &signature);
+    LoweredProgram lowered =
+        LowerCollectives(program, {.in_program_order = divides_work()});
+    AddCalls(lowered, &signature);
     // a difference is an error now, and no call that waits for ever
     processes_.CheckSame(signature);
     program = std::move(lowered.program);

@@ -1,7 +1,9 @@
 #include "base/fs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -75,12 +77,14 @@ TEST(TemporaryPathTest, OnlyThoseOfDeadProcessesAreRemoved) {
   const std::string dead = std::to_string(DeadProcess());
   AtomicWriteFile(path("state.tmp-" + dead + "-0"), "half a fi");
   MakeFolders(path("step-12.tmp-" + dead + "-7") / "deeper");
+  // of a process that had the number of this one
+  AtomicWriteFile(path(fmt::format("e.tmp-{}-1000000", ::getpid())), "half");
   for (const char* name :
        {"state", "a.tmp-x-1", "b.tmp-", "c.tmp-1", "d.tmp-999999-1.log"}) {
     AtomicWriteFile(path(name), "stays");
   }
-  EXPECT_EQ(EntriesOf(folder.path()), 8);
-  EXPECT_EQ(RemoveStaleTemporaries(folder.path()), 2);
+  EXPECT_EQ(EntriesOf(folder.path()), 9);
+  EXPECT_EQ(RemoveStaleTemporaries(folder.path()), 3);
   EXPECT_EQ(EntriesOf(folder.path()), 6);
   EXPECT_EQ(RemoveStaleTemporaries(path("no folder")), 0);
 }

@@ -92,6 +92,26 @@ TEST(ParallelTest, PartsAreContiguousAndDependOnTheArgumentsOnly) {
     }
     EXPECT_EQ(at, count);
     EXPECT_EQ(first.size(), std::min<size_t>(8, static_cast<size_t>(count)));
+    EXPECT_EQ(NumParts(2, count), std::min<int64_t>(8, count));
+  }
+}
+
+TEST(ParallelTest, PartOfIsThePartThatAnIndexIsIn) {
+  for (const int num_threads : {1, 2, 5}) {
+    for (const int64_t count : {1, 2, 7, 19, 1001}) {
+      std::vector<int64_t> parts(static_cast<size_t>(count), -1);
+      ParallelForParts(
+          num_threads, count,
+          [&](int /*thread*/, int64_t part, int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) {
+              parts[static_cast<size_t>(i)] = part;
+            }
+          });
+      for (int64_t i = 0; i < count; ++i) {
+        EXPECT_EQ(PartOf(num_threads, count, i), parts[static_cast<size_t>(i)]);
+      }
+      EXPECT_EQ(parts.back(), NumParts(num_threads, count) - 1);
+    }
   }
 }
 

@@ -99,22 +99,27 @@ TEST_F(EvaluationLogTest, TimeGoesOnWhereAResumedRunStopped) {
   const EvaluationResult result = {.returns = {1.0}, .lengths = {1}};
   clock_.Advance(seconds(1000));
   {
-    EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
+    EvaluationLog log(run_, FindBeginning(run_, 0.0, clock_), &clock_);
     EXPECT_EQ(log.Now(), 0.0);
     clock_.Advance(seconds(30));
     log.Write(MakeRecord(log.Now(), 1, std::nullopt, result));
   }
   clock_.Advance(seconds(36000));
-  EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
+  EvaluationLog log(run_, FindBeginning(run_, 0.0, clock_), &clock_);
   EXPECT_NEAR(log.Now(), 30.0, 1e-3);
   clock_.Advance(seconds(5));
   EXPECT_NEAR(log.Now(), 35.0, 1e-3);
+  // the learner trained on after that evaluation, or did not
+  const EvaluationLog later(run_, FindBeginning(run_, 42.0, clock_), &clock_);
+  EXPECT_NEAR(later.Now(), 42.0, 1e-3);
+  const EvaluationLog same(run_, FindBeginning(run_, 29.0, clock_), &clock_);
+  EXPECT_NEAR(same.Now(), 30.0, 1e-3);
 }
 
 // The record of a diverged policy, and a line torn by a crash. Would catch a
 // curve that bends where the time of the host is set.
 TEST_F(EvaluationLogTest, TheTimeOfTheHostMovesNoEvaluation) {
-  const EvaluationLog log(run_, FindBeginning(run_, clock_), &clock_);
+  const EvaluationLog log(run_, FindBeginning(run_, 0.0, clock_), &clock_);
   clock_.Advance(seconds(5));
   clock_.jump = std::chrono::hours(-1);
   EXPECT_EQ(log.Now(), 5.0);

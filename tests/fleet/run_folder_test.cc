@@ -91,6 +91,7 @@ TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
             "status: stopped\nstarts: 1\nroles:\n  actor-0: {last: 2}\n"
             "  learner-0: {last: 1}\n");
   EXPECT_EQ(RunFolder::ConfigFile(path_), path_ / "config.yaml");
+  EXPECT_FALSE(RunFolder::IsOver(path_));
   RunFolder folder = RunFolder::Resume(path_);
   EXPECT_EQ(folder.previous_status(), RunStatus::kStopped);
   EXPECT_EQ(folder.num_starts(), 2);
@@ -100,6 +101,19 @@ TEST_F(RunFolderTest, AResumedRunGoesOnCounting) {
   const std::string run = File("run.yaml");
   EXPECT_THAT(run, StartsWith("name: walker\nseed: 7\nstarts:\n"));
   EXPECT_NE(run.find("- time"), run.rfind("- time"));
+}
+
+// Would catch hosts that wait for a run which a person has stopped.
+TEST_F(RunFolderTest, ARunThatWasStoppedForGoodIsOverUntilItIsResumed) {
+  {
+    RunFolder folder = RunFolder::Create(Config(), "{}\n");
+    folder.SetStatus(RunStatus::kStopped, /*is_final=*/true);
+  }
+  EXPECT_EQ(File("state.yaml"), "status: stopped\nfinal: true\nstarts: 1\n");
+  EXPECT_TRUE(RunFolder::IsOver(path_));
+  const RunFolder folder = RunFolder::Resume(path_);
+  EXPECT_EQ(File("state.yaml"), "status: running\nstarts: 2\n");
+  EXPECT_FALSE(RunFolder::IsOver(path_));
 }
 
 // Would catch a state that is larger than a configuration may be.

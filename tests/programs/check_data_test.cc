@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/images/encode_png.h"
+#include "base/process.h"
 #include "programs/check_data/check_data_program.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/format/chunk_format.h"
@@ -19,6 +21,7 @@ namespace replicant::programs {
 namespace {
 
 using replicant::testing::MessageOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -38,6 +41,20 @@ class CheckDataTest : public ::testing::Test {
         }
       }
     }
+  }
+  // A shard of an image for each class.
+  void WriteShard(const fs::path& path, const std::vector<int>& classes) {
+    const fs::path files = Path("files of " + path.filename().string());
+    MakeFolders(files);
+    for (const int image_class : classes) {
+      const std::string name = std::to_string(image_class);
+      WriteImage(files / (name + ".png"), shard_grey_ += 3);
+      AtomicWriteFile(files / (name + ".cls"), name);
+    }
+    const CommandResult tar = RunCommand(
+        {.command = {"tar", "--sort=name", "-C", files, "-cf", path, "."}},
+        std::chrono::minutes(1));
+    ASSERT_TRUE(tar.status.ok()) << tar.output;
   }
   static void WriteImage(const fs::path& path, uint8_t grey) {
     const std::vector<uint8_t> rgb(8 * 4 * 3, grey);
@@ -70,6 +87,7 @@ class CheckDataTest : public ::testing::Test {
 
  private:
   TemporaryFolder folder_;
+  uint8_t shard_grey_ = 0;
 };
 
 TEST_F(CheckDataTest, GoodImagesHaveNothingToMend) {
@@ -118,6 +136,18 @@ TEST_F(CheckDataTest, EachFaultIsNamedWithItsMend) {
               HasSubstr("left out: hidden files and folders: 1, the first is "
                         ".ipynb_checkpoints\n"));
   EXPECT_THAT(report.text, HasSubstr("damaged: " + train + "/finch/0.jpg: "));
+}
+
+// Classes of shards are numbers, which nothing else checks.
+TEST_F(CheckDataTest, AClassThatNoTrainingImageHasIsNamed) {
+  WriteShard(Path("train.tar"), {0, 1});
+  WriteShard(Path("evaluation.tar"), {0, 7});
+  const DataReport report = Check(
+      {"images.source=tar_shards", "images.train=" + Path("train.tar").string(),
+       "images.evaluation=" + Path("evaluation.tar").string()});
+  EXPECT_THAT(report.problems,
+              Contains("images.evaluation: classes up to 7, but those of "
+                       "images.train end at 1; take the others out"));
 }
 
 // All of an image is decoded: a run sees any part of it.

@@ -85,6 +85,11 @@ TEST(CheckAddressesTest, RefusesWhatNobodyCanListenAt) {
   EXPECT_EQ(refusal(config),
             "replay.metrics_address: 127.0.0.1:9 is also used by "
             "fleet.metrics_address; choose another");
+  config.replay.metrics_address = "127.0.0.1:8";
+  config.replay.shards = 2;
+  EXPECT_EQ(refusal(config),
+            "replay.metrics_address: 127.0.0.1:9 is also used by "
+            "fleet.metrics_address; choose another");
   config = {};
   const auto file = folder.path() / "file";
   AtomicWriteFile(file, "");
@@ -447,6 +452,10 @@ TEST(CheckResumeTest, ARunAtItsOwnLimitIsComplete) {
   EXPECT_TRUE(CompleteAtLimit(registry, run));
   EXPECT_EQ(ReadFile(run / "state.yaml"),
             "status: complete\nstarts: 1\nroles:\n  actor-0: {last: 1}\n");
+
+  AtomicWriteFile(run / "state.yaml", "status: failed\nstarts: 1\n");
+  EXPECT_FALSE(CompleteAtLimit(registry, run));
+  EXPECT_EQ(fleet::RunFolder::StatusOf(run), fleet::RunStatus::kFailed);
 }
 
 // A service takes them; the clients of a run could not use them.

@@ -109,8 +109,12 @@ TEST_F(DeployTest, SlurmJobsComeBackAfterAWarningOnly) {
                               const std::string& end) {
     // the script's functions, with a scontrol that tells of such a job
     const std::string script = fmt::format(
-        "scontrol() {{ echo \"JobId=7 JobState={} EndTime=$(date --date='{}' "
-        "+%FT%T) PreemptTime=None\"; }}\nSLURM_JOB_ID=7\n"
+        "export SLURM_TIME_FORMAT='%d/%m %H:%M'\n"
+        "scontrol() {{\n"
+        "  local format=$SLURM_TIME_FORMAT\n"
+        "  [[ $format == standard ]] && format=%FT%T\n"
+        "  echo \"JobId=7 JobState={} EndTime=$(date --date='{}' "
+        "\"+$format\") PreemptTime=None\"; }}\nSLURM_JOB_ID=7\n"
         "source <(sed -n '/^id=/,/^requeues=/p' {})\ncomes_back",
         state, end, ShellWord((folder_ / "actors.sbatch").string()));
     return RunCommand({.command = {"bash", "-uc", script}},
@@ -122,6 +126,36 @@ TEST_F(DeployTest, SlurmJobsComeBackAfterAWarningOnly) {
   EXPECT_FALSE(comes_back("SIGNALING", "+1 hour"));
   EXPECT_FALSE(comes_back("CANCELLED", "+1 min"));
   EXPECT_FALSE(comes_back("COMPLETING", "+1 min"));
+}
+
+// Would catch a task that was told to leave the run, and is requeued because
+// its agent ended while Slurm was asked about the job.
+TEST_F(DeployTest, AnAgentThatEndsDuringTheTrapHasItsOwnCode) {
+  RenderAs("slurm", kRun);
+  const std::string script = fmt::format(
+      "scontrol() {{ sleep 1; echo 'JobId=7 JobState=RUNNING "
+      "EndTime=2099-01-01T00:00:00 PreemptTime=None'; }}\nSLURM_JOB_ID=7\n"
+      "source <(sed -n -e '/^id=/,/^await_child/{{/^await_child/!p}}' "
+      "-e '/^await_child/,/^}}/p' {})\n"
+      "bash -c 'trap \"exit 5\" TERM; while sleep 0.05; do :; done' &\n"
+      "child=$!\n"
+      "(sleep 0.5; kill -TERM $$) &\n"
+      "await_child\nexit \"$code\"\n",
+      ShellWord((folder_ / "actors.sbatch").string()));
+  const CommandResult result =
+      RunCommand({.command = {"bash", "-uc", script}}, std::chrono::minutes(1));
+  EXPECT_EQ(result.status.ToString(), "exit code 5") << result.output;
+}
+
+TEST_F(DeployTest, SlurmRunsImagesOnTheLaunchersNodes) {
+  const std::string run =
+      "run: {name: images}\n"
+      "learner: {workload: resnet50}\n"
+      "resnet50: {depth: 18, image_size: 32, num_classes: 2}\n"
+      "images: {source: image_folder, train: /data}\n";
+  RenderAs("slurm", run);
+  EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --nodes=1\n"));
+  EXPECT_FALSE(fs::exists(folder_ / "actors.sbatch"));
 }
 
 // Would catch a folder's name that sbatch, its patterns or the template read as

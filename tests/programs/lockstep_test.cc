@@ -103,12 +103,23 @@ TEST_F(LockstepTest, EvaluatesAndStopsAtAGoodReturn) {
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output,
               HasSubstr("the return reaches evaluation.stop_at_return"));
-  EXPECT_THAT(ReadFile(folder_.path() / "a" / "evaluations.jsonl"),
-              HasSubstr("\"frames\":"));
+  const auto evaluations = folder_.path() / "a" / "evaluations.jsonl";
+  const std::string good = ReadFile(evaluations);
+  EXPECT_THAT(good, HasSubstr("\"frames\":"));
+  // it stays good enough
+  const CommandResult again = RunShort(
+      "a", {"evaluation.stop_at_return=0.001", "learner.limits.max_steps=0",
+            "learner.limits.max_seconds=100"});
+  EXPECT_TRUE(again.status.ok()) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("the run is complete: return "));
+  EXPECT_EQ(ReadFile(evaluations), good);
   // the last policy is tried out in any case, unless nobody wants to know
   ASSERT_TRUE(RunShort("b").status.ok());
-  EXPECT_THAT(ReadFile(folder_.path() / "b" / "evaluations.jsonl"),
-              HasSubstr("\"step\":30,"));
+  const std::string last = ReadFile(folder_.path() / "b" / "evaluations.jsonl");
+  EXPECT_THAT(last, HasSubstr("\"step\":30,"));
+  // once only
+  ASSERT_TRUE(RunShort("b").status.ok());
+  EXPECT_EQ(ReadFile(folder_.path() / "b" / "evaluations.jsonl"), last);
   const bool has_gnuplot =
       std::system("command -v gnuplot > /dev/null") == 0;  // NOLINT
   EXPECT_EQ(std::filesystem::exists(folder_.path() / "b" / "curve.png"),

@@ -1,7 +1,9 @@
 #include "programs/program.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -54,6 +56,27 @@ TEST(ResolveAddressesTest, ARunHasAddressesOfItsOwn) {
                                    servers[0], servers[2]})
                 .size(),
             4u);
+}
+
+// Would catch an export or an evaluation that is refused in a job of another
+// size.
+TEST(ResolveRendezvousTest, OnlyTheLearnerReadsItsLauncher) {
+  ::setenv("RANK", "0", 1);        // NOLINT(concurrency-mt-unsafe)
+  ::setenv("WORLD_SIZE", "4", 1);  // NOLINT(concurrency-mt-unsafe)
+  RunConfig config;
+  config.learner.replication = {
+      .strategy = &replicator::Strategy::kBetweenGraph, .replicas = 2};
+  config.learner.replication.communicator = replicator::Communicator::kTcp;
+  EXPECT_NO_THROW(ResolveAddresses("/tmp/a", &config));
+  const std::string problem = MessageOf<ConfigError>(
+      [&] { ResolveRendezvous("/tmp/a", &config.learner.replication); });
+  ::unsetenv("RANK");        // NOLINT(concurrency-mt-unsafe)
+  ::unsetenv("WORLD_SIZE");  // NOLINT(concurrency-mt-unsafe)
+  EXPECT_THAT(problem,
+              ::testing::HasSubstr("a launcher has started 4 workers, and "
+                                   "learner.replication has 2"));
+  ResolveRendezvous("/tmp/a", &config.learner.replication);
+  EXPECT_EQ(config.learner.replication.rendezvous, "/tmp/a/rendezvous");
 }
 
 // Would catch a role, or a second run, that takes another port than was

@@ -138,6 +138,52 @@ inline void CheckSharesWork(const ReplicationConfig& config) {
   EXPECT_EQ(many.at("size_prod"), std::vector{720.0});
 }
 
+// Two pieces that read the same three variables of one shape, on replicas that
+// compute one each: their gradients are computed in different orders.
+inline StepOutputs ProductStep(ReplicaContext& replica, const Inputs& batch) {
+  Graph& g = replica.graph();
+  std::vector<Output> weights;
+  for (int i = 0; i < 3; ++i) {
+    weights.push_back(g.Read(g.AddVariable(
+        {.name = fmt::format("w{}", i),
+         .dtype = DType::kF64,
+         .shape = Shape({2}),
+         .initializer = [i](RandomStream&, MutableTensorView value) {
+           value.Span<double>()[0] = 2.0 + i;
+           value.Span<double>()[1] = 5.0 + 2.0 * i;
+         }})));
+  }
+  std::vector<ReplicaContext::Piece> pieces;
+  for (const double factor : {1.0, 10.0}) {
+    pieces.emplace_back([=]() -> std::vector<Output> {
+      const Output first =
+          graph::Mul(graph::Mul(weights[0], factor), weights[1]);
+      return {graph::ReduceSum(graph::Mul(first, weights[2]))};
+    });
+  }
+  const Output loss = replica.MapReduce(pieces, ReduceOp::kSum)[0];
+  const std::vector<Output> gradients =
+      replica.MeanGradients(graph::Gradients(loss, weights));
+  StepOutputs outputs;
+  for (size_t i = 0; i < 3; ++i) {
+    outputs.values.emplace_back(fmt::format("gradient{}", i), gradients[i]);
+  }
+  outputs.values.emplace_back("x", graph::ReduceSum(batch.at("x")));
+  return outputs;
+}
+
+// The weights are (2, 5), (3, 7) and (4, 9), and the pieces count 11 times.
+inline void CheckPiecesOfSeveralVariables(const ReplicationConfig& config) {
+  const auto replicator = MakeReplicator(config, /*seed=*/5);
+  const auto input =
+      replicator->MakeInput(Rows(config.replicas, 1, WholeValue));
+  const auto step = replicator->Build(*input, ProductStep);
+  ASSERT_EQ(step->Run(kNoWait), NextResult::kOk);
+  EXPECT_EQ(Values(*step, "gradient0"), (std::vector{132.0, 693.0}));
+  EXPECT_EQ(Values(*step, "gradient1"), (std::vector{88.0, 495.0}));
+  EXPECT_EQ(Values(*step, "gradient2"), (std::vector{66.0, 385.0}));
+}
+
 // A piece may make infinite constants and read tensors whose sum overflows.
 inline StepOutputs InfinityStep(ReplicaContext& replica, const Inputs& batch) {
   Graph& g = replica.graph();

@@ -129,20 +129,19 @@ auto ChooseNormalise(bool has_residual, bool has_relu) {
 class MomentsPass {
  public:
   explicit MomentsPass(const BatchNormShape& shape)
-      : moments_(static_cast<size_t>(shape.num_threads),
+      : moments_(static_cast<size_t>(shape.num_parts()),
                  Moments(shape.channels)) {}
 
   // Writes mean and biased variance, [C]; uses block 0 of each thread.
   void Run(const BatchNormShape& s, const std::byte* x, RunScratch* scratch,
            float* mean, float* variance) {
     for (Moments& moments : moments_) moments.Clear();
-    s.ForBlocks(/*is_reversed=*/false,
-                [&](int thread, int64_t /*group*/, int64_t row, int64_t rows) {
-                  moments_[static_cast<size_t>(thread)].AddBlock(
-                      LoadRun(x, s.dtype, row * s.channels, rows * s.channels,
-                              scratch->of(thread, 0)),
-                      rows);
-                });
+    s.ForBlocks(/*is_reversed=*/false, [&](const NormBlock& block) {
+      moments_[static_cast<size_t>(block.part)].AddBlock(
+          LoadRun(x, s.dtype, block.row * s.channels,
+                  block.num_rows * s.channels, scratch->of(block.thread, 0)),
+          block.num_rows);
+    });
     for (size_t i = 1; i < moments_.size(); ++i) moments_[0].Add(moments_[i]);
     for (int64_t c = 0; c < s.channels; ++c) {
       mean[c] = moments_[0].mean(c);
@@ -151,7 +150,7 @@ class MomentsPass {
   }
 
  private:
-  // by thread
+  // by part
   std::vector<Moments> moments_;
 };
 
@@ -222,8 +221,8 @@ class BatchNormKernel : public Kernel {
                 variance);
       FindFactors(variance);
     }
-    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
-                                           int64_t row, int64_t rows) {
+    s_.ForBlocks(/*is_reversed=*/true, [&](const NormBlock& block) {
+      const auto [thread, part, group, row, rows] = block;
       const int64_t at = row * s_.channels;
       float* y = PlaceOfRun(operands_.outputs[0], s_.dtype, at,
                             scratch_.of(thread, 2));

@@ -14,6 +14,13 @@
 // or sums, once for the result.
 namespace replicant::kernels::cpu {
 
+// Rows of one group, and who reads them: a part of the loop over all blocks, on
+// a thread.
+struct NormBlock {
+  int thread;
+  int64_t part, group, row, num_rows;
+};
+
 // x as examples of rows of channels, walked in blocks of rows that stay in the
 // cache. gamma and beta have one row for all examples, or one for each.
 struct BatchNormShape {
@@ -38,21 +45,32 @@ struct BatchNormShape {
   // Elements of a block, unless its minimum number of rows needs more.
   static constexpr int64_t kBlockSize = 8192;
 
-  // Calls run(thread, group, first row, number of rows) for all blocks. A
-  // thread goes through its blocks forwards, or backwards: the blocks that one
-  // pass reads last may still be in the cache when the next pass begins.
+  // Calls run(NormBlock) for all blocks. A part goes through its blocks
+  // forwards, or backwards: the blocks that one pass reads last may still be in
+  // the cache when the next pass begins.
   template <typename Run>
   void ForBlocks(bool is_reversed, const Run& run) const {
-    ParallelFor(num_threads, groups * group_blocks,
-                [&](int thread, int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) {
-                    const int64_t block = is_reversed ? begin + end - 1 - i : i;
-                    const int64_t group = block / group_blocks;
-                    const int64_t first = block % group_blocks * block_rows;
-                    run(thread, group, group * group_rows + first,
-                        std::min(block_rows, group_rows - first));
-                  }
-                });
+    ParallelForParts(
+        num_threads, groups * group_blocks,
+        [&](int thread, int64_t part, int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const int64_t block = is_reversed ? begin + end - 1 - i : i;
+            const int64_t group = block / group_blocks;
+            const int64_t first = block % group_blocks * block_rows;
+            run(NormBlock{
+                .thread = thread,
+                .part = part,
+                .group = group,
+                .row = group * group_rows + first,
+                .num_rows = std::min(block_rows, group_rows - first)});
+          }
+        });
+  }
+  int64_t num_parts() const {
+    return NumParts(num_threads, groups * group_blocks);
+  }
+  int64_t PartOf(int64_t block) const {
+    return replicant::PartOf(num_threads, groups * group_blocks, block);
   }
 
   // the moments are an input

@@ -95,10 +95,10 @@ class GradientSums {
   explicit GradientSums(const BatchNormShape& shape)
       : s_(shape),
         scratch_(BlockScratch(s_, kNumBlocks)),
-        entries_(static_cast<size_t>(s_.groups * s_.channels)),
-        factor_(entries_),
+        factor_(static_cast<size_t>(s_.groups * s_.channels)),
         block_sums_(2 * static_cast<size_t>(s_.num_threads * s_.channels)),
-        totals_(2 * static_cast<size_t>(s_.num_threads) * entries_) {}
+        totals_(2 * static_cast<size_t>((s_.num_parts() + s_.groups) *
+                                        s_.channels)) {}
 
   void Run(const GradientOperands& operands) {
     o_ = operands;
@@ -107,9 +107,7 @@ class GradientSums {
     }
     std::ranges::fill(totals_, 0.0);
     s_.ForBlocks(/*is_reversed=*/false,
-                 [&](int thread, int64_t group, int64_t row, int64_t rows) {
-                   AddBlock(thread, group, row, rows);
-                 });
+                 [this](const NormBlock& at) { AddBlock(at); });
   }
 
   // Writes dgamma and dbeta, and calls use(channel, 1 / sqrt(...), sum of
@@ -135,18 +133,18 @@ class GradientSums {
   }
 
   // The block's operands as floats, valid until the thread's next block.
-  GradientBlock BlockOf(int thread, int64_t group, int64_t row, int64_t rows) {
+  GradientBlock BlockOf(const NormBlock& at) {
     const auto load = [&](const std::byte* data, size_t block) {
-      return LoadRun(data, s_.dtype, row * s_.channels, rows * s_.channels,
-                     scratch_.of(thread, block));
+      return LoadRun(data, s_.dtype, at.row * s_.channels,
+                     at.num_rows * s_.channels, scratch_.of(at.thread, block));
     };
     return {.dy = load(o_.dy, 0),
             .x = load(o_.x, 1),
             .y = kMask == Mask::kFromY ? load(o_.y, 2) : nullptr,
             .mean = o_.mean,
-            .factor = factor_.data() + group * s_.channels,
-            .beta = o_.beta + group * s_.channels,
-            .rows = rows,
+            .factor = factor_.data() + at.group * s_.channels,
+            .beta = o_.beta + at.group * s_.channels,
+            .rows = at.num_rows,
             .channels = s_.channels};
   }
   // Room for one more block of the thread.
@@ -159,44 +157,44 @@ class GradientSums {
     return 1.0f / std::sqrt(o_.variance[channel] + s_.epsilon);
   }
 
-  // The block's sums in f32, added to the thread's totals of the group.
-  void AddBlock(int thread, int64_t group, int64_t row, int64_t rows) {
-    float* sum_dz = block_sums_.data() + 2 * thread * s_.channels;
+  // The block's sums in f32, added to its part's totals of the group.
+  void AddBlock(const NormBlock& at) {
+    float* sum_dz = block_sums_.data() + 2 * at.thread * s_.channels;
     float* sum_dz_x = sum_dz + s_.channels;
     std::fill_n(sum_dz, 2 * s_.channels, 0.0f);
-    const int64_t at = row * s_.channels;
-    float* dz = kWrites ? PlaceOfRun(o_.dz, s_.dtype, at, spare_block(thread))
-                        : nullptr;
-    AddSums<kMask, kWrites>(BlockOf(thread, group, row, rows), dz, sum_dz,
-                            sum_dz_x);
+    const int64_t first = at.row * s_.channels;
+    float* dz = kWrites
+                    ? PlaceOfRun(o_.dz, s_.dtype, first, spare_block(at.thread))
+                    : nullptr;
+    AddSums<kMask, kWrites>(BlockOf(at), dz, sum_dz, sum_dz_x);
     if constexpr (kWrites) {
-      StoreRun(dz, o_.dz, s_.dtype, at, rows * s_.channels);
+      StoreRun(dz, o_.dz, s_.dtype, first, at.num_rows * s_.channels);
     }
-    double* total =
-        totals_.data() + 2 * (static_cast<size_t>(thread) * entries_ +
-                              static_cast<size_t>(group * s_.channels));
+    double* total = totals_.data() + 2 * (at.part + at.group) * s_.channels;
 #pragma omp simd
     for (int64_t c = 0; c < 2 * s_.channels; ++c) {
       total[c] += static_cast<double>(sum_dz[c]);
     }
   }
 
-  // Sums over all threads, in thread order. Element k of a group: dz for k < C,
+  // Sums over all parts, in their order. Element k of a group: dz for k < C,
   // then dz * (x - mean).
   double Total(int64_t group, int64_t k) const {
+    const int64_t first = group * s_.group_blocks;
     double sum = 0.0;
-    for (size_t at = static_cast<size_t>(2 * group * s_.channels + k);
-         at < totals_.size(); at += 2 * entries_) {
-      sum += totals_[at];
+    for (int64_t part = s_.PartOf(first);
+         part <= s_.PartOf(first + s_.group_blocks - 1); ++part) {
+      sum += totals_[static_cast<size_t>(2 * (part + group) * s_.channels + k)];
     }
     return sum;
   }
 
   BatchNormShape s_;
   RunScratch scratch_;
-  size_t entries_;
   std::vector<float> factor_;
   std::vector<float> block_sums_;
+  // the row of a part's group is the sum of their numbers: a part begins with
+  // the last group of the one before, or a later one
   std::vector<double> totals_;
   GradientOperands o_{};
 };
@@ -242,20 +240,20 @@ class BatchNormGradientKernel : public Kernel {
       offset_[channel] = static_cast<float>(scale * sum_d / count);
       slope_[channel] = static_cast<float>(scale * scale * sum_d_x_hat / count);
     });
-    s_.ForBlocks(/*is_reversed=*/true, [&](int thread, int64_t group,
-                                           int64_t row, int64_t rows) {
-      const int64_t at = row * s_.channels;
-      GradientBlock block = sums_.BlockOf(thread, group, row, rows);
-      float* dx =
-          PlaceOfRun(operands_.outputs[0], s_.dtype, at, dx_.of(thread, 0));
+    s_.ForBlocks(/*is_reversed=*/true, [&](const NormBlock& at) {
+      const int64_t first = at.row * s_.channels;
+      const int64_t size = at.num_rows * s_.channels;
+      GradientBlock block = sums_.BlockOf(at);
+      float* dx = PlaceOfRun(operands_.outputs[0], s_.dtype, first,
+                             dx_.of(at.thread, 0));
       if constexpr (kHasY) {
-        block.dy = LoadRun(operands_.outputs[3], s_.dtype, at,
-                           rows * s_.channels, sums_.spare_block(thread));
+        block.dy = LoadRun(operands_.outputs[3], s_.dtype, first, size,
+                           sums_.spare_block(at.thread));
         WriteGradient<Mask::kNone>(block, slope_.data(), offset_.data(), dx);
       } else {
         WriteGradient<kMask>(block, slope_.data(), offset_.data(), dx);
       }
-      StoreRun(dx, operands_.outputs[0], s_.dtype, at, rows * s_.channels);
+      StoreRun(dx, operands_.outputs[0], s_.dtype, first, size);
     });
   }
 

@@ -72,22 +72,21 @@ struct ConvShape {
   memory::dims strides, before, after;
 };
 
-// Images per call of a primitive: several calls for each thread, and, if the
-// operands are converted, as many as keep them in the cache. A divisor of the
-// batch.
+// Images per call of a primitive: at most `most`, and, if the operands are
+// converted, no more than stay in the cache. A divisor of `count`.
 int64_t ImagesAtATime(const KernelRequest& request, const Shape& x,
-                      const Shape& y, int64_t num_calls) {
+                      const Shape& y, int64_t count, int64_t most) {
   constexpr int64_t kCacheFloats = 1 << 20;
   const int64_t batch = x[0];
   if (batch == 0) return 1;
-  int64_t images = std::max<int64_t>(1, batch / num_calls);
+  int64_t images = std::max<int64_t>(1, most);
   const DType dtype = request.input(0).dtype;
   if (ComputeTypeOf(dtype) != DataTypeOf(dtype)) {
     const int64_t floats =
         std::max<int64_t>(1, (x.num_elements() + y.num_elements()) / batch);
     images = std::min(images, std::max<int64_t>(1, kCacheFloats / floats));
   }
-  while (batch % images != 0) --images;
+  while (count % images != 0) --images;
   return images;
 }
 
@@ -162,8 +161,9 @@ class WeightedConvKernel : public Kernel {
       : num_threads_(ThreadsOf(request, y, request.input(1).shape)),
         batch_(request.output().shape[0]),
         images_(ImagesAtATime(
-            request, request.input(0).shape, request.output().shape,
-            num_threads_ == 1 ? 1 : kPartsPerThread * num_threads_)) {}
+            request, request.input(0).shape, request.output().shape, batch_,
+            batch_ /
+                (num_threads_ == 1 ? 1 : kPartsPerThread * num_threads_))) {}
 
   void InputChanged(int input) override {
     if (input == 1) weights_.MarkChanged();
@@ -313,7 +313,8 @@ class ConvWeightGradientKernel : public Kernel {
         num_sums_(NumSums(batch_, request.output().shape.num_elements(),
                           num_threads_)),
         images_(ImagesAtATime(request, request.input(0).shape,
-                              request.input(1).shape, num_sums_)) {
+                              request.input(1).shape, batch_ / num_sums_,
+                              batch_ / num_sums_)) {
     const graph::TensorType x = Some(request.input(0), images_);
     const graph::TensorType dy = Some(request.input(1), images_);
     // sums are floats; the hints are for weights of the images' dtype

@@ -95,16 +95,17 @@ std::unique_ptr<Kernel> MakeLayerNorm(const CpuRequest& request) {
 }
 
 // Column sums by several threads. A thread sums blocks of rows in f32, and adds
-// the blocks in double.
+// them to the totals of the loop's part in double.
 class ColumnSums {
  public:
   // Rows whose f32 sum loses less than its last two bits.
   static constexpr int64_t kBlockRows = 64;
 
-  ColumnSums(int num_threads, int64_t num_sums)
+  ColumnSums(const NormShape& s, int64_t num_sums)
       : num_sums_(static_cast<size_t>(num_sums)),
-        block_(static_cast<size_t>(num_threads) * num_sums_),
-        total_(static_cast<size_t>(num_threads) * num_sums_) {}
+        block_(static_cast<size_t>(s.num_threads) * num_sums_),
+        total_(static_cast<size_t>(NumParts(s.num_threads, s.rows)) *
+               num_sums_) {}
 
   void Clear() {
     std::fill(block_.begin(), block_.end(), 0.0f);
@@ -114,16 +115,16 @@ class ColumnSums {
   float* block(int thread) {
     return block_.data() + static_cast<size_t>(thread) * num_sums_;
   }
-  // Ends the thread's block.
-  void Flush(int thread) {
+  // Ends the thread's block, of a part.
+  void Flush(int thread, int64_t part) {
     float* block_sums = block(thread);
-    double* total = total_.data() + static_cast<size_t>(thread) * num_sums_;
+    double* total = total_.data() + static_cast<size_t>(part) * num_sums_;
     for (size_t i = 0; i < num_sums_; ++i) {
       total[i] += static_cast<double>(block_sums[i]);
       block_sums[i] = 0.0f;
     }
   }
-  // Sums over all threads, in thread order.
+  // Sums over all parts, in their order.
   double Total(int64_t i) const {
     double sum = 0.0;
     for (size_t at = static_cast<size_t>(i); at < total_.size();
@@ -143,17 +144,17 @@ class ColumnSums {
 template <typename Add>
 void SumRows(const NormShape& s, ColumnSums& sums, const Add& add) {
   sums.Clear();
-  ParallelFor(s.num_threads, s.rows,
-              [&](int thread, int64_t begin, int64_t end) {
-                for (int64_t row = begin; row < end; ++row) {
-                  add(thread, row);
-                  if ((row - begin) % ColumnSums::kBlockRows ==
-                      ColumnSums::kBlockRows - 1) {
-                    sums.Flush(thread);
-                  }
-                }
-                sums.Flush(thread);
-              });
+  ParallelForParts(s.num_threads, s.rows,
+                   [&](int thread, int64_t part, int64_t begin, int64_t end) {
+                     for (int64_t row = begin; row < end; ++row) {
+                       add(thread, row);
+                       if ((row - begin) % ColumnSums::kBlockRows ==
+                           ColumnSums::kBlockRows - 1) {
+                         sums.Flush(thread, part);
+                       }
+                     }
+                     sums.Flush(thread, part);
+                   });
 }
 
 // inputs: dy, x, gamma, mean, 1/sqrt(variance + epsilon); formulas as in the
@@ -161,7 +162,7 @@ void SumRows(const NormShape& s, ColumnSums& sums, const Add& add) {
 std::unique_ptr<Kernel> MakeLayerNormGradient(const CpuRequest& request) {
   const NormShape s = ShapeOf(request, request.input(1));
   return MakeHostKernel(
-      request, [s, sums = ColumnSums(s.num_threads, 2 * s.channels),
+      request, [s, sums = ColumnSums(s, /*num_sums=*/2 * s.channels),
                 scratch = RowScratch(s, 3)](const Operands& operands) mutable {
         const float* gamma = operands.input<float>(2);
         const auto n = static_cast<float>(s.channels);

@@ -104,6 +104,7 @@ TEST(ScalarTest, RefusesTheTrapsOfYaml11WithAHint) {
   EXPECT_EQ(with_unit("200ms"), "hint: write 0.2 (seconds)");
   EXPECT_EQ(with_unit("3 apples"), "");
   EXPECT_EQ(with_unit("e3M"), "");
+  EXPECT_EQ(Parse("2 ", kAnyInteger), "cannot read '2 ' as a whole number");
   EXPECT_EQ(Parse("inf", kAnyNumber),
             "cannot read 'inf' as a number; hint: write .inf");
   EXPECT_EQ(Parse("007.5", kAnyNumber),

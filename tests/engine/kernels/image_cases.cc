@@ -61,6 +61,9 @@ void AddImages(Cases& cases) {
                                    {Shape({16, 4, 4, 384}), 304, 3, 1, 1},
                                    // more than is converted at a time
                                    {Shape({4, 64, 64, 72}), 2, 1, 1, 0},
+                                   // and fewer than one of six sums on two
+                                   // threads: 2 images of 3
+                                   {Shape({18, 64, 64, 90}), 2, 1, 1, 0},
                                    // enough for Winograd's way: one block of
                                    // tiles, several, and each padding
                                    {Shape({2, 24, 23, 32}), 48, 3, 1, 1},

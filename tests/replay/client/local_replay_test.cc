@@ -1,12 +1,15 @@
 #include "replay/client/local_replay.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "base/error.h"
 #include "tests/replay/episodes.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::replay {
 namespace {
@@ -201,6 +204,23 @@ TEST(LocalReplayTest, AWriterPassesOverALongerEpisodeIfItsOwnIsOver) {
   EXPECT_EQ(after.state().num_sent, before.state().num_sent);
   write(after, 5);
   EXPECT_EQ(replay.shard().Status().inserted_steps, 18);
+}
+
+TEST(LocalReplayTest, AnEpisodeLargerThanTheMemoryIsRefused) {
+  LocalReplayOptions options = Options();
+  options.shard.max_bytes = 2000;
+  LocalReplay replay(options);
+  LocalReplay::Writer writer(&replay, 1);
+  writer.BeginEpisode();
+  const std::string message =
+      replicant::testing::MessageOf<InvalidArgument>([&writer] {
+        for (int64_t t = 0; t < 100; ++t) WriteStep(writer, t);
+      });
+  EXPECT_THAT(message,
+              ::testing::MatchesRegex(
+                  "replay: no room: open episodes and waiting items of 1 "
+                  "writers hold [0-9]+ of max_bytes 2000; hint: raise "
+                  "replay.max_bytes"));
 }
 
 TEST(LocalReplayTest, PrioritiesDecideWhatIsDrawn) {

@@ -346,6 +346,52 @@ TEST_F(MixedSourceTest, ASummaryCountsWhatTheFolderHolds) {
   EXPECT_EQ(summary.least_reward, 0.0F);
   EXPECT_EQ(summary.largest_reward, 2.0F);
   EXPECT_DOUBLE_EQ(summary.mean_reward, 1.0);
+  EXPECT_EQ(summary.num_left_out, 0);
+}
+
+// An observation that is not a number, and what follows in its episode.
+TEST_F(MixedSourceTest, LeavesOutStepsThatAreNotFinite) {
+  constexpr uint64_t kBad = kPrior + 2;
+  const testing::EpisodeMaker maker = Maker();
+  const auto bad_folder = folder_.path() / "bad";
+  {
+    Shard shard({.shape = maker.shape, .tables = {Table()}}, &Clock::Real());
+    Checkpointer checkpointer({.folder = bad_folder}, &shard);
+    Insert(shard, kPrior, 12);
+    const std::vector<std::byte> nan(maker.shape.observation_bytes,
+                                     std::byte{0xff});
+    const auto action = maker.Action(kBad, 0);
+    ChunkBuilder builder(maker.shape, kBad, 0);
+    for (int64_t t = 0; t < maker.group_steps; ++t) {
+      builder.AddStep(nan, action, 0.0F, 1.0F);
+    }
+    FrameBlockEncoder encoder(maker.codec, maker.shape.frame_bytes,
+                              maker.group_steps);
+    for (int64_t t = 0; t < maker.group_steps; ++t) {
+      encoder.Add(maker.Frame(kBad, t));
+    }
+    ASSERT_EQ(shard.TryInsert(kBad, 1, builder.Finish(encoder.Finish())),
+              InsertResult::kInserted);
+    ASSERT_EQ(shard.TryInsert(kBad, 2, maker.Chunks(kBad, 12).at(1)),
+              InsertResult::kInserted);
+    checkpointer.Save();
+  }
+  const PriorSummary summary = SummarizePrior(bad_folder, maker.shape);
+  EXPECT_EQ(summary.num_left_out, 1);
+  EXPECT_EQ(summary.num_episodes, 1);
+  ActedSource acted(6);
+  MixedSource source(
+      &acted,
+      std::make_unique<PriorReplay>(PriorOptions{
+          .folder = bad_folder, .shape = maker.shape, .table = Table()}),
+      {.batch_size = 16, .prior_rows = 10});
+  Batch batch;
+  for (int draw = 0; draw < 20; ++draw) {
+    ASSERT_EQ(Next(source, &batch), ReadResult::kOk);
+    for (int64_t row = 6; row < 16; ++row) {
+      ASSERT_EQ(RowOf(batch.observations, row).episode, kPrior);
+    }
+  }
 }
 
 }  // namespace

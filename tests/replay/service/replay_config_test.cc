@@ -117,6 +117,9 @@ replay:
   EXPECT_EQ(part.shards, 1);
   EXPECT_EQ(part.bind, "tcp://127.0.0.1:7003");
   EXPECT_EQ(part.metrics_address, "127.0.0.1:9002");
+  ReplayConfig anywhere = config;
+  anywhere.metrics_address = "127.0.0.1:0";
+  EXPECT_EQ(anywhere.OfShard(2).metrics_address, "127.0.0.1:0");
   EXPECT_EQ(part.checkpoint_folder, "/c/shard-2-of-3");
   EXPECT_EQ(part.seed, 7);
   const ShardConfig shard = part.MakeShardConfig();

@@ -10,6 +10,7 @@
 #include "replay/format/batch_codec.h"
 #include "replay/format/batch_message.h"
 #include "replay/service/service_status.h"
+#include "replay/service/service_watch.h"
 #include "tests/replay/episodes.h"
 #include "tests/replay/running_service.h"
 
@@ -463,6 +464,30 @@ TEST(ReplayServiceTest, TheStatusCanBeReadByPeople) {
   EXPECT_NE(text.find("samples lag: 6 inserts and 0 samples"),
             std::string::npos);
   EXPECT_THROW(StatusText("{}"), IoError);
+  // one peer writes by several writers
+  caller.Insert({.writer = 6}, maker.Chunks(1, 8));
+  EXPECT_THAT(StatusText(caller.Status().dump()),
+              HasSubstr("\npeers     1; 2 open writers; "));
+}
+
+TEST(ServiceWatchTest, RatesCountFromTheStartOfTheService) {
+  const EpisodeMaker maker;
+  Shard shard(ConfigOf(maker, kFromOne), &Clock::Real());
+  const auto chunks = maker.Chunks(1, 16);
+  ASSERT_EQ(shard.TryInsert(5, 1, chunks[0]), InsertResult::kInserted);
+  FakeClock clock;
+  ServiceWatch watch(shard, clock.Now());
+  clock.Advance(seconds(2));
+  watch.Update(shard, clock.Now());
+  EXPECT_EQ(watch.rates().inserted_steps, 0.0);
+  EXPECT_EQ(watch.rates().inserted_items, 0.0);
+  const auto before = static_cast<double>(shard.Status().inserted_steps);
+  ASSERT_EQ(shard.TryInsert(5, 2, chunks[1]), InsertResult::kInserted);
+  const auto after = static_cast<double>(shard.Status().inserted_steps);
+  clock.Advance(seconds(2));
+  watch.Update(shard, clock.Now());
+  EXPECT_EQ(watch.rates().inserted_steps, (after - before) / 2.0);
+  EXPECT_GT(after, before);
 }
 
 // A reader takes a lower count for a loss.

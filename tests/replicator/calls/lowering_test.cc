@@ -79,6 +79,26 @@ TEST(LoweringTest, GradientsShareABucketUpToItsSize) {
                   "AllReduce mean of f32[8,8]"));
 }
 
+// What a call has does not depend on the order in which a replica computes.
+TEST(LoweringTest, InTheProgramsOrderTheLastComputedIsNotTheLastOfABucket) {
+  Graph graph;
+  const Chain chain(graph);
+  const graph::Program program = ProgramOf(graph, chain.Reduce());
+  const auto members = [&](const LoweringOptions& options) {
+    return LowerCollectives(program, options).members;
+  };
+  EXPECT_THAT(members({}), ElementsAre(ElementsAre(3, 2, 1)));
+  EXPECT_THAT(members({.in_program_order = true}),
+              ElementsAre(ElementsAre(1, 2, 3)));
+  EXPECT_THAT(members({.bucket_bytes = 512, .in_program_order = true}),
+              ElementsAre(ElementsAre(1, 2), ElementsAre(3)));
+  EXPECT_THAT(
+      LowerCollectives(program, {.bucket_bytes = 512, .in_program_order = true})
+          .calls,
+      ElementsAre("AllReduce mean of 2 tensors, f32[128]",
+                  "AllReduce mean of f32[8,8]"));
+}
+
 TEST(LoweringTest, WhatTravelsAsBf16HasBucketsOfItsOwn) {
   Graph graph;
   const Chain chain(graph);

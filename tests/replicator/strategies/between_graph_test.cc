@@ -44,6 +44,7 @@ TEST_P(BetweenGraphTest, AVariablePerReplicaStaysItsOwn) {
 
 TEST_P(BetweenGraphTest, SharesOutPiecesOfWork) {
   CheckSharesWork(BetweenGraph());
+  CheckPiecesOfSeveralVariables(BetweenGraph());
 }
 
 TEST_P(BetweenGraphTest, ReplicasTrainAsOne) {

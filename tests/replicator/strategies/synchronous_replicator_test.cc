@@ -53,6 +53,7 @@ TEST_P(InGraphTest, AVariablePerReplicaStaysItsOwn) {
 
 TEST_P(InGraphTest, SharesOutPiecesOfWork) {
   CheckSharesWork(InGraph(GetParam()));
+  CheckPiecesOfSeveralVariables(InGraph(GetParam()));
 }
 
 TEST_P(InGraphTest, PiecesMayBeInfinite) {
