@@ -66,7 +66,8 @@ TEST(ResolveRendezvousTest, OnlyTheLearnerReadsItsLauncher) {
   RunConfig config;
   config.learner.replication = {
       .strategy = &replicator::Strategy::kBetweenGraph, .replicas = 2};
-  config.learner.replication.communicator = replicator::Communicator::kTcp;
+  config.learner.replication.communicator =
+      replicator::ReplicationConfig::Communicator::kTcp;
   EXPECT_NO_THROW(ResolveAddresses("/tmp/a", &config));
   const std::string problem = MessageOf<ConfigError>(
       [&] { ResolveRendezvous("/tmp/a", &config.learner.replication); });
