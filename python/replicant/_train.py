@@ -30,6 +30,8 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     return [given], dict(os.environ)
 
 
+_EXIT_CONFIG = 78  # of a fleet whose configuration is refused: kExitConfig of base/process.h
+
 # A recipe's limits are for its own task.
 ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
 
@@ -41,10 +43,11 @@ class Run:
     """
 
     def __init__(self, folder: pathlib.Path, process: subprocess.Popen | None, log: pathlib.Path,
-                 make_env: str | None = None):
+                 make_env: str | None = None, log_begin: int = 0):
         self.folder = folder
         self._process = process
         self._log = log
+        self._log_begin = log_begin  # bytes of earlier processes
         self._make_env = make_env
 
     @classmethod
@@ -69,9 +72,9 @@ class Run:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.folder}: still running after {timeout} s") from None
         if code != 0:
-            text = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            kind = ConfigError if not (self.folder / "config.yaml").exists() else Error
-            raise kind("\n".join(text[-20:]) or f"fleet ended with code {code}")
+            told = self._log.read_bytes()[self._log_begin:].decode(errors="replace")
+            kind = ConfigError if code == _EXIT_CONFIG else Error
+            raise kind("\n".join(told.strip().splitlines()[-20:]) or f"fleet ended with code {code}")
         return self
 
     def stop(self, timeout: float | None = None) -> "Run":
@@ -80,11 +83,13 @@ class Run:
             self._process.send_signal(signal.SIGTERM)
         return self.wait(timeout)
 
-    def resume(self, **overrides) -> "Run":
-        """Goes on from the last checkpoint."""
+    def resume(self, overrides: Mapping[str, Any] | None = None, **more) -> "Run":
+        """Goes on from the last checkpoint. `overrides` are those of train():
+        {"learner.limits.max_steps": 0}; so are keywords."""
         if self.is_running():
             raise Error(f"{self.folder}: it runs already")
-        return start_fleet(["--resume", str(self.folder)], self.folder, overrides, self._make_env)
+        return start_fleet(["--resume", str(self.folder)], self.folder,
+                           {**checked_overrides(overrides), **more}, self._make_env)
 
     def progress(self) -> dict[str, Any]:
         """The newest line of fleet.jsonl; empty before the first."""
@@ -114,8 +119,9 @@ class Run:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        if self.is_running():
+    def __exit__(self, kind, *_):
+        # stop() of a run that has ended raises why it failed; an exception of the block counts more
+        if kind is None or self.is_running():
             self.stop()
 
 
@@ -156,6 +162,13 @@ def yaml_of(value, key: str) -> str:
                       "number, a bool, None, a list or a dictionary of these")
 
 
+def checked_overrides(overrides: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError(f"overrides: got {overrides!r:.100}; want a dictionary of keys and their "
+                          "values, such as {\"learner.limits.max_seconds\": 600}")
+    return overrides or {}
+
+
 def start_fleet(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
     _make_env.check_not_importing()
     command, environment = _fleet(make_env)
@@ -165,11 +178,12 @@ def start_fleet(arguments, folder, overrides: Mapping[str, Any], make_env: str |
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
+        begin = output.tell()
         # Ctrl-C is for this program, which stops the run when it likes
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True,
                                    env=environment)
-    return Run(folder, process, log, make_env)
+    return Run(folder, process, log, make_env, begin)
 
 
 def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
@@ -199,10 +213,11 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
         settings = {**settings, "evaluation.video.enabled": False}
         if file.parent == _recipes.FOLDER:
             settings |= ENDLESS
-    for key in fixed.keys() & (overrides or {}).keys():
+    overrides = checked_overrides(overrides)
+    for key in fixed.keys() & overrides.keys():
         argument = "folder" if key == "run.dir" else "make_env"
         raise ConfigError(f"{key}: got {overrides[key]!r:.100}; leave it out, the argument "
                           f"{argument} says it")
     settings = {key: value for key, value in settings.items() if key not in fixed}
-    settings |= {**(overrides or {}), **fixed}
+    settings |= {**overrides, **fixed}
     return start_fleet(["--config", str(file)], path, settings, name)

@@ -129,7 +129,13 @@ def test_the_example_films_a_policy(run, tmp_path):
 def test_a_run_is_resumed_and_stopped(run, tmp_path):
     with pytest.raises(errors.Error, match="max_steps"):
         run.resume().wait(timeout=280)
-    longer = run.resume(**{"learner.limits.max_steps": 90}).wait(timeout=280)
+    # not that of the earlier try, which the same log has
+    with pytest.raises(errors.ConfigError) as refused:
+        run.resume({"learner.no_such_key": 1}).wait(timeout=280)
+    assert "no_such_key" in str(refused.value) and "max_steps" not in str(refused.value)
+    with pytest.raises(errors.ConfigError, match="overrides: got 'max_steps'; want a dictionary"):
+        run.resume("max_steps")
+    longer = run.resume({"learner.limits.max_steps": 90}).wait(timeout=280)
     assert longer.policy().step == 90
     endless = replicant.train(CONFIG, {**SHORT, "learner.limits.max_steps": 10**7},
                               folder=tmp_path / "run")
@@ -144,6 +150,19 @@ def test_a_bad_key_is_an_error_with_the_fleets_message(tmp_path):
     failing = replicant.train(CONFIG, {"learner.no_such_key": 1}, folder=tmp_path / "run")
     with pytest.raises(errors.ConfigError, match="no_such_key"):
         failing.wait(timeout=280)
+
+
+def test_a_block_ends_with_the_failure_of_its_training(tmp_path):
+    def fail(folder, error=None):
+        with replicant.train(CONFIG, {"learner.no_such_key": 1}, folder=folder) as failing:
+            failing._process.wait(timeout=280)
+            if error is not None:
+                raise error
+
+    with pytest.raises(errors.ConfigError, match="no_such_key"):
+        fail(tmp_path / "run")
+    with pytest.raises(KeyError):
+        fail(tmp_path / "other", KeyError())
 
 
 def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
