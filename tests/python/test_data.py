@@ -119,6 +119,10 @@ def test_an_import_is_what_a_reader_draws(tmp_path):
     # by which a run knows pictures of other sides
     about = json.loads((tmp_path / "prior/prior.json").read_text())
     assert about["frame_shapes"] == [[8, 6, 3]]
+    # and actions of other bounds
+    assert (about["action_low"], about["action_high"]) == ([-2.0], [2.0])
+    assert about["columns"] == {"observation": ["observations/arm"],
+                                "frame": ["observations/camera"], "action": ["actions"]}
     signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"),
                                  frame=((8, 6, 3), "uint8"))
     tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}

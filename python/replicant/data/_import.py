@@ -162,6 +162,9 @@ class Import:
             "left_out": self.num_left_out,
             "observation_size": self._converter.observation_size,
             "action_size": self._converter.action_size,
+            "action_low": self._converter.action_low.tolist(),
+            "action_high": self._converter.action_high.tolist(),
+            "columns": self._converter.columns,
             "frame_shapes": [[int(size) for size in shape]
                              for shape in self._converter.frame_shapes]}, default=str),
             encoding="utf-8")
