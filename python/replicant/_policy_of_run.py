@@ -46,12 +46,17 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
         raise IoError(f"{given}: neither the folder of a run, which has a config.yaml, nor a "
                       "checkpoint in one")
     if path != run:
+        if not (path / "checkpoint.json").exists():
+            raise IoError(f"{given}: no checkpoint; hint: {run}, or a folder step-... in its "
+                          "checkpoints or best")
         return run, path
     if which not in ("newest", "best"):
         raise InvalidArgument(f"which: got {which!r}, want 'newest' or 'best'")
     found = _checkpoints(run / ("checkpoints" if which == "newest" else "best"))
     if not found:
-        raise IoError(f"{given}: the run has no {which} checkpoint yet")
+        missing = "checkpoint" if which == "newest" else "evaluated policy in best"
+        hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
+        raise IoError(f"{given}: the run has no {missing} yet{hint}")
     return run, found[-1]
 
 

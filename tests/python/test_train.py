@@ -175,6 +175,26 @@ def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
         replicant.Policy.load(tmp_path / "nothing")
 
 
+def test_a_young_runs_checkpoints_are_named(tmp_path):
+    (tmp_path / "config.yaml").touch()
+
+    def message(given, which="newest"):
+        with pytest.raises(errors.IoError) as raised:
+            replicant.Policy.load(given, which=which)
+        return str(raised.value)
+
+    assert message(tmp_path) == f"{tmp_path}: the run has no checkpoint yet"
+    assert message(tmp_path, "best") == f"{tmp_path}: the run has no evaluated policy in best yet"
+    best = tmp_path / "best/step-000000000004"
+    best.mkdir(parents=True)
+    (best / "checkpoint.json").touch()
+    assert message(tmp_path) == (
+        f"{tmp_path}: the run has no checkpoint yet; hint: which='best'")
+    assert message(best.parent) == (
+        f"{best.parent}: no checkpoint; hint: {tmp_path}, or a folder step-... in its checkpoints "
+        "or best")
+
+
 def test_a_fleet_that_is_not_there_is_an_error(monkeypatch):
     monkeypatch.setenv("REPLICANT_FLEET", "/nowhere/fleet")
     with pytest.raises(errors.IoError, match="REPLICANT_FLEET: /nowhere/fleet: no such program"):
