@@ -7,13 +7,17 @@ replicant evaluator --checkpoint RUN --video
 
 actor, check-data, export, learner, lockstep, plan and replay are the other programs of a run;
 --help after a name prints its options. The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME
-or MODULE:NAME, names a function that makes the environments of the task `python-environment`.
+or MODULE:NAME, names a function that makes the environments: `train` then trains in them, and all
+else has them as the task `python-environment`.
 """
 
 import functools
 import os
 import signal
 import sys
+
+
+_EXIT_CONFIG = 78  # kExitConfig of base/process.h
 
 
 def main() -> int:
@@ -61,7 +65,10 @@ def _main() -> int:
 
 def _run(words: list[str]) -> int:
     """Runs a program of the package: its name and arguments. Returns its exit code."""
-    name = os.environ.get("REPLICANT_MAKE_ENV")
+    from replicant import _make_env, _process
+    from replicant.errors import InvalidArgument
+
+    name = os.environ.get(_make_env.VARIABLE)
     if name:
         from replicant import _group_guard
 
@@ -76,7 +83,6 @@ def _run(words: list[str]) -> int:
         return 1
     with mujoco_if_any():
         from replicant import _program
-    from replicant import _make_env, _process
 
     _process.use_ffmpeg_of_package()
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
@@ -84,7 +90,13 @@ def _run(words: list[str]) -> int:
     if name:
         from replicant._adapter import adapt
 
-        make_adapter = functools.partial(adapt, _make_env.find(name))
+        try:
+            name = os.environ[_make_env.VARIABLE] = _make_env.absolute(name)
+            make_adapter = functools.partial(adapt, _make_env.find(name))
+        except InvalidArgument as error:
+            text = str(error).removeprefix("make_env: ")
+            print(f"{words[0]}: {_make_env.VARIABLE}: {text}", file=sys.stderr)
+            return _EXIT_CONFIG
 
     # the roles of a fleet import what this process can
     os.environ |= _process.environment()

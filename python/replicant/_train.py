@@ -23,7 +23,7 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     REPLICANT_FLEET, or this package's own."""
     given = os.environ.get("REPLICANT_FLEET")
     if not given or make_env:
-        own = {"REPLICANT_MAKE_ENV": make_env} if make_env else {}
+        own = {_make_env.VARIABLE: make_env} if make_env else {}
         return [*_process.python("replicant"), "fleet"], {**_process.environment(), **own}
     if not os.access(given, os.X_OK):
         raise IoError(f"REPLICANT_FLEET: {given}: no such program")
@@ -34,6 +34,12 @@ _EXIT_CONFIG = 78  # of a fleet whose configuration is refused: kExitConfig of b
 
 # A recipe's limits are for its own task.
 ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
+
+
+def settings_of_own(file: pathlib.Path) -> dict[str, Any]:
+    """Keys of a training by the configuration `file` in an environment of the user's."""
+    settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False}
+    return {**settings, **ENDLESS} if file.parent == _recipes.FOLDER else settings
 
 
 class Run:
@@ -210,9 +216,7 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
     if make_env is not None:
         name = _make_env.name_of(make_env)
         fixed["task.name"] = _make_env.TASK
-        settings = {**settings, "evaluation.video.enabled": False}
-        if file.parent == _recipes.FOLDER:
-            settings |= ENDLESS
+        settings = {**settings, **settings_of_own(file)}
     overrides = checked_overrides(overrides)
     for key in fixed.keys() & overrides.keys():
         argument = "folder" if key == "run.dir" else "make_env"

@@ -7,6 +7,7 @@ pixels. --list prints the names. The other arguments are those of `replicant fle
 
 import datetime
 import importlib.util
+import os
 import pathlib
 import shlex
 import shutil
@@ -14,7 +15,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 
-from replicant import _recipes
+from replicant import _make_env, _recipes
 from replicant.errors import Error
 
 _DEFAULT = "cartpole-swingup"
@@ -63,7 +64,9 @@ def _print_how_to_go_on(folder: pathlib.Path):
         rows.append(("learning curve", str(curve)))
     if has_returns:
         which = ", which='best'" if any((folder / "best").glob("step-*")) else ""
-        rows.append(("in Python", f"policy = replicant.Policy.load({str(folder)!r}{which})"))
+        make_env = os.environ.get(_make_env.VARIABLE)
+        own = f", make_env={make_env!r}" if make_env else ""
+        rows.append(("in Python", f"policy = replicant.Policy.load({str(folder)!r}{which}{own})"))
     rows.append(("all curves", f"tensorboard --logdir {shlex.quote(str(folder))}"))
     for label, value in rows:
         print(f"{label:18}  {value}")
@@ -77,6 +80,8 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     if arguments[:1] in (["--help"], ["-h"]):
         print(__doc__.strip())
         return 0
+    from replicant._train import settings_of_own, yaml_of
+
     name = _DEFAULT
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
@@ -92,9 +97,11 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
         now = datetime.datetime.now(datetime.timezone.utc)
         folders = [f"runs/{settings.get('run.name', config.stem)}-{now:%Y%m%d-%H%M%S}"]
         settings["run.dir"] = folders[0]
+    if os.environ.get(_make_env.VARIABLE):
+        settings |= settings_of_own(config)
     words = ["fleet", "--config", str(config)]
     for key, value in settings.items():
-        words += ["--set", f"{key}={value}"]
+        words += ["--set", f"{key}={value if isinstance(value, str) else yaml_of(value, key)}"]
     words += arguments
     for what, program, package in (("film", "ffmpeg", "imageio_ffmpeg"),
                                    ("learning curve", "gnuplot", "matplotlib")):

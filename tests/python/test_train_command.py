@@ -126,6 +126,26 @@ def test_arguments_of_the_fleet_pass_through(tmp_path):
     assert "in Python" not in failed.stdout
 
 
+def test_the_variable_of_make_env_names_the_environment_that_is_trained(tmp_path, monkeypatch):
+    example = CONFIGS.parent / "examples/python/own_environment.py"
+    monkeypatch.chdir(example.parent)
+    monkeypatch.setenv("REPLICANT_MAKE_ENV", f"{example.name}:Pole")
+    words = []
+    _train_command.main(["finger-spin", "--set", f"run.dir={tmp_path}"],
+                        lambda given: words.extend(given) or 3)
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    assert settings["task.name"] == "python-environment"
+    # neither films nor the limits of another task
+    assert settings["evaluation.video.enabled"] == "false"
+    assert settings["learner.limits.max_frames"] == "0"
+    monkeypatch.setenv("REPLICANT_MAKE_ENV", "nothing.py:Pole")
+    refused = subprocess.run([*_process.python("replicant"), "fleet", "--config", "none.yaml"],
+                             env=_process.environment(), text=True, capture_output=True,
+                             timeout=60, check=False)
+    assert (refused.returncode, refused.stderr) == (
+        78, f"fleet: REPLICANT_MAKE_ENV: {example.parent}/nothing.py: no such file\n")
+
+
 # --- programs that are missing ---
 
 
