@@ -9,6 +9,22 @@ import pytest
 from pendulum import PENDULUM, own_task
 
 from replicant import envs, errors
+from replicant._adapter import Adapter
+
+
+def test_a_task_with_pixels_is_an_environment_of_a_training():
+    cameras = PENDULUM.replace('<camera name="side"', '<camera name="top" pos="0 0 3"/><camera '
+                               'name="side"')
+    options = {"pixels": (8, 6), "camera": ["side", "top"], "state": True}
+    env = envs.make(own_task(mjcf=cameras), **options, frame_stack=1)
+    face = Adapter(env)
+    assert face.images == [("pixels/side", [8, 6, 3]), ("pixels/top", [8, 6, 3])]
+    assert face.observation == [("state", [2])]
+    with pytest.raises(errors.ConfigError) as raised:
+        Adapter(envs.make(own_task(mjcf=cameras), **options))
+    assert str(raised.value).endswith(
+        "; hint: one frame, as envs.make(..., frame_stack=1) gives it; task.pixels.frame_stack "
+        "stacks them")
 
 
 def test_a_task_in_python_says_start_observation_reward_and_end():

@@ -44,7 +44,7 @@ def _export(arguments) -> None:
 
     count = export(arguments.source, arguments.to, arguments.format, episodes=arguments.episodes,
                    which=arguments.which, pictures=arguments.pictures,
-                   make_env=arguments.make_env)
+                   make_env=arguments.make_env, fps=arguments.fps)
     print(f"{arguments.to}: {count} episodes")
 
 
@@ -67,6 +67,8 @@ def main(argv: list[str]) -> int:
                          help="of lerobot: png, without loss, or video, AV1; default png")
     command.add_argument("--make-env",
                          help="FILE.py:NAME or MODULE:NAME, of a run that was trained with make_env")
+    command.add_argument("--fps", type=float,
+                         help="of lerobot: steps of a second, where the source does not say it")
     command.set_defaults(run=_export)
     arguments = parser.parse_args(argv)
     try:
