@@ -2,7 +2,8 @@
 
 NAME is a recipe's name, a task's name or the path of a YAML file; default: cartpole-swingup from
 pixels. --list prints the names. The other arguments are those of `replicant fleet`, such as
---set learner.limits.max_seconds=300. Ctrl-C ends the run in good order: it is evaluated and filmed.
+--set learner.limits.max_seconds=300; --resume RUN, --status RUN, --stop RUN and its other commands
+for a run stand in the place of NAME. Ctrl-C ends the run in good order: it is evaluated and filmed.
 """
 
 import datetime
@@ -19,6 +20,9 @@ from replicant import _make_env, _recipes
 from replicant.errors import Error
 
 _DEFAULT = "cartpole-swingup"
+# options of `replicant fleet` that say which run it is about, so that no recipe does
+_OF_A_RUN = {"--config", "--resume", "--status", "--stop", "--logs", "--scale", "--report", "--join",
+             "--sweep"}
 
 
 def _print_wrapped(text: str, first: str, rest: str):
@@ -80,6 +84,9 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     if arguments[:1] in (["--help"], ["-h"]):
         print(__doc__.strip())
         return 0
+    if any(word.partition("=")[0] in _OF_A_RUN for word in arguments) and (
+            arguments[0].startswith("-")):
+        return run_program(["fleet", *arguments])
     from replicant._train import settings_of_own, yaml_of
 
     name = _DEFAULT

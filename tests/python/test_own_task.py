@@ -223,9 +223,10 @@ def test_a_task_starts_in_a_keyframe_and_moves_mocap_bodies():
         seen.append((physics.qpos.tolist(), physics.act.tolist(),
                      physics.mocap_position("hand").tolist()))
         physics.set_keyframe(0)
-        physics.act = np.array([0.75])
-        physics.set_mocap_position("hand", np.array([0.1, 0.2, 0.3]))
-        physics.set_mocap_quaternion("hand", np.array([0.0, 1.0, 0.0, 0.0]))
+        # as NumPy takes them
+        physics.act = 0.75
+        physics.set_mocap_position("hand", [0.1, 0.2, 0.3])
+        physics.set_mocap_quaternion("hand", np.array([0, 1, 0, 0]))
 
     task = envs.Task(name="rig", mjcf=RIG, reward=lambda physics: physics.tendon_length("rope"),
                      observation=lambda physics: {
@@ -249,6 +250,10 @@ def test_a_task_starts_in_a_keyframe_and_moves_mocap_bodies():
     (lambda p: p.set_keyframe(2), "keyframe 2 given; the model has 2"),
     (lambda p: p.set_mocap_position("arm", np.zeros(3)), "body 'arm' has no mocap=\"true\""),
     (lambda p: p.set_mocap_quaternion("hand", np.ones(1)), "got 1 numbers, want 4"),
+    (lambda p: p.set_mocap_quaternion("hand", 0.5), "physics.hand: got 1 numbers, want 4"),
+    (lambda p: setattr(p, "act", [[0.5]]), "physics.act: got [[0.5]], want 1 numbers"),
+    (lambda p: setattr(p, "act", "much"), "physics.act: got 'much', want 1 numbers"),
+    (lambda p: setattr(p, "act", None), "physics.act: got None, want 1 numbers"),
     (lambda p: p.tendon_length("rop"), "no tendon named 'rop' in the model; did you mean 'rope'?"),
 ])
 def test_a_part_that_the_model_lacks_is_named(call, message):

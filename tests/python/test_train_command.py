@@ -146,6 +146,13 @@ def test_the_variable_of_make_env_names_the_environment_that_is_trained(tmp_path
         78, f"fleet: REPLICANT_MAKE_ENV: {example.parent}/nothing.py: no such file\n")
 
 
+@pytest.mark.parametrize("words", [["--status", "RUN"], ["--set", "a=1", "--resume=RUN"]])
+def test_commands_for_a_run_have_no_recipe(words):
+    given = []
+    assert _train_command.main(words, lambda found: given.extend(found) or 5) == 5
+    assert given == ["fleet", *words]
+
+
 # --- programs that are missing ---
 
 
