@@ -65,7 +65,7 @@ def _main() -> int:
 
 def _run(words: list[str]) -> int:
     """Runs a program of the package: its name and arguments. Returns its exit code."""
-    from replicant import _make_env, _process
+    from replicant import _make_env, _process, _recipes
     from replicant.errors import InvalidArgument
 
     name = os.environ.get(_make_env.VARIABLE)
@@ -86,6 +86,7 @@ def _run(words: list[str]) -> int:
 
     _process.use_ffmpeg_of_package()
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
+    os.environ.setdefault("REPLICANT_RECIPES", str(_recipes.FOLDER))
     make_adapter = None
     if name:
         from replicant._adapter import adapt

@@ -39,7 +39,7 @@ ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", 
 def settings_of_own(file: pathlib.Path) -> dict[str, Any]:
     """Keys of a training by the configuration `file` in an environment of the user's."""
     settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False}
-    return {**settings, **ENDLESS} if file.parent == _recipes.FOLDER else settings
+    return {**settings, **ENDLESS} if _recipes.FOLDER in file.parents else settings
 
 
 class Run:

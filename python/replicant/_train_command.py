@@ -102,7 +102,10 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     folders = [word.partition("run.dir=")[2] for word in arguments if word.startswith(marks)]
     if not folders:
         now = datetime.datetime.now(datetime.timezone.utc)
-        folders = [f"runs/{settings.get('run.name', config.stem)}-{now:%Y%m%d-%H%M%S}"]
+        # of a recipe its name, also with the folder
+        own = name.replace("/", "_") if name in _recipes.names() else config.stem
+        run = settings.get("run.name", own)
+        folders = [f"runs/{run}-{now:%Y%m%d-%H%M%S}"]
         settings["run.dir"] = folders[0]
     if os.environ.get(_make_env.VARIABLE):
         settings |= settings_of_own(config)

@@ -54,6 +54,10 @@ def test_the_package_has_the_recipes_of_the_repository():
 def test_a_name_is_a_recipe_a_task_or_a_file(tmp_path, monkeypatch):
     folder = _recipes.FOLDER
     assert _recipes.find("cartpole_swingup_state") == (folder / "cartpole_swingup_state.yaml", {})
+    assert _recipes.find("distracting/easy") == (folder / "distracting/easy.yaml", {})
+    with pytest.raises(errors.ConfigError, match="config: got {'task.name': 1}; want the path of a "
+                       "YAML file, or the name of a recipe or a task; hint: keys"):
+        replicant.train({"task.name": 1}, folder=tmp_path)
     # a task with its own recipe, and one without
     assert _recipes.find("walker-walk") == (folder / "walker_walk_pixels.yaml", {})
     assert _recipes.find("finger-spin") == (
@@ -78,6 +82,8 @@ def test_every_task_of_the_suite_has_a_recipe():
      "the names"),
     ("configs/walker_walk_state.yaml", "configs/walker_walk_state.yaml: no such file; hint: the "
      "package has this recipe by the name walker_walk_state"),
+    ("configs/distracting/easy.yaml", "configs/distracting/easy.yaml: no such file; hint: the "
+     "package has this recipe by the name distracting/easy"),
     ("my.yaml", "my.yaml: no such file; hint: replicant train --list prints the names of recipes"),
 ])
 def test_any_other_name_is_an_error_that_helps(name, message, tmp_path, monkeypatch):
