@@ -36,7 +36,9 @@ def _import(arguments) -> None:
 
     job = import_data(arguments.mapping, arguments.to, _Progress())
     left_out = f"; {job.num_left_out} left out: no whole step" if job.num_left_out else ""
-    print(f"{arguments.to}: {job.total} episodes, {job.num_steps} steps{left_out}")
+    cut = (f"; the last step of {job.num_cut} left out: no observation after it"
+           if job.num_cut else "")
+    print(f"{arguments.to}: {job.total} episodes, {job.num_steps} steps{cut}{left_out}")
 
 
 def _export(arguments) -> None:

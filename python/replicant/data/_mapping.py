@@ -42,6 +42,7 @@ class Steps:
                  one after the other; or None
     action       float32 [T, A], in [-1, 1]
     reward, discount  float32 [T]
+    num_left_out   steps of the file at its end without an observation after them
     """
 
     observation: np.ndarray | None
@@ -49,6 +50,7 @@ class Steps:
     action: np.ndarray
     reward: np.ndarray
     discount: np.ndarray
+    num_left_out: int = 0
 
 
 @dataclasses.dataclass
@@ -77,9 +79,15 @@ class Mapping:
         yaml = need("yaml", "a mapping file")
         path = pathlib.Path(file)
         try:
-            keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            keys = yaml.safe_load(text)
+            root = yaml.compose(text, yaml.SafeLoader)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"{file}: {error}") from None
+        names = [key for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
+        for i, name in enumerate(names):
+            if name.value in [earlier.value for earlier in names[:i]]:
+                raise ConfigError(f"{file}:{name.start_mark.line + 1}: {name.value}: given twice")
         return cls.of(keys, str(file))
 
     @classmethod
@@ -341,7 +349,8 @@ class Converter:
             observation=observation, frame=frames,
             action=(np.add.reduceat(action, starts, axis=0) / lengths[:, None]).astype(np.float32),
             reward=(self._mapping.reward_scale * reward).astype(np.float32),
-            discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32))
+            discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32),
+            num_left_out=episode.num_steps - num_steps)
 
     def _frames(self, episode: Episode, rows: np.ndarray) -> np.ndarray:
         """The pictures of these rows, [len(rows), *frame_shape]."""
