@@ -7,7 +7,9 @@
     action = policy.act(observation)
 """
 
+import difflib
 import functools
+import inspect
 import math
 import os
 import pathlib
@@ -265,11 +267,25 @@ class Policy:
 
         max_episode_steps  control steps after which an episode is cut off, with a warning
         """
+        self._check_evaluate(options)
         play = self._play_task if self._make_adapter is None else self._play_own
         returns, is_cut = play(num_episodes, seed, max_episode_steps, **options)
         if is_cut:
             self._warn_of_a_cut("evaluate", max_episode_steps)
         return returns
+
+    def _check_evaluate(self, options: Mapping) -> None:
+        """InvalidArgument for an option of evaluate() that it does not have."""
+        known = ["num_episodes", "seed", "max_episode_steps"]
+        if self._make_adapter is None:
+            from replicant import envs
+
+            known += [*inspect.signature(envs.VectorEnv).parameters][2:]
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                meant = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+                raise InvalidArgument(f"evaluate: unknown option {name}{meant}")
 
     @staticmethod
     def _warn_of_a_cut(where: str, max_steps: int) -> None:

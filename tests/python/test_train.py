@@ -71,6 +71,9 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     returns = policy.evaluate(4, seed=0)
     np.testing.assert_array_equal(policy.evaluate(4, seed=0), returns)
     assert returns.shape == (4,) and (returns >= 0).all()
+    with pytest.raises(errors.InvalidArgument,
+                       match="evaluate: unknown option episodes; did you mean num_episodes?"):
+        policy.evaluate(episodes=2)
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
 
 
