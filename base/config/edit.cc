@@ -61,6 +61,43 @@ std::optional<std::string> ValueOf(const Document& document,
   return found->text;
 }
 
+std::string WithPlace(const Document& document, const std::string& message) {
+  const std::string_view path =
+      std::string_view(message).substr(0, message.find(": "));
+  constexpr std::string_view kOfKeys =
+      "abcdefghijklmnopqrstuvwxyz0123456789_.[]";
+  if (path.size() == message.size() ||
+      path.find('.') == std::string_view::npos ||
+      path.find_first_not_of(kOfKeys) != std::string_view::npos) {
+    return message;
+  }
+  // "fields[0]" is element 0 of the list "fields"
+  std::string key(path);
+  std::erase(key, ']');
+  std::ranges::replace(key, '[', '.');
+  const Node* node = &document.root();
+  std::optional<Place> place;
+  for (size_t begin = 0; begin <= key.size() && node != nullptr;) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    const std::string part = key.substr(begin, end - begin);
+    begin = end + 1;
+    const Node* inner = nullptr;
+    if (const Node::Entry* const entry = node->Find(part)) {
+      place = entry->value_place();
+      inner = &entry->value;
+    } else {
+      for (size_t i = 0; i < node->items.size(); ++i) {
+        if (part != std::to_string(i)) continue;
+        inner = &node->items[i];
+        place = inner->place;
+      }
+    }
+    node = inner;
+  }
+  if (!place) return message;
+  return document.problems().Where(*place) + ": " + message;
+}
+
 void MakeAbsolute(Document& document, std::string_view key) {
   const Node* const found = FindNode(document, key);
   if (found == nullptr || !HasText(*found) || found->text.empty()) return;

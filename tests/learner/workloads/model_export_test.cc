@@ -173,7 +173,7 @@ TEST(ModelExportTest, APolicysModelHasItsAveragesAlone) {
   const std::vector<std::string> names = workload.ModelVariables();
   EXPECT_FALSE(names.empty());
   for (const std::string& name : names) {
-    EXPECT_TRUE(name.starts_with("average/policy/")) << name;
+    EXPECT_TRUE(name.starts_with("average/")) << name;
     EXPECT_TRUE(workload.variables().Has(name)) << name;
   }
 }
