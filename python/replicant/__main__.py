@@ -4,6 +4,7 @@ replicant check-env MODULE:NAME   tries your environment
 replicant data import|export      reads and writes data sets
 replicant fleet --resume RUN      goes on with a run; fleet --config FILE starts one
 replicant evaluator --checkpoint RUN --video
+replicant --version
 
 actor, check-data, export, learner, lockstep, plan and replay are the other programs of a run;
 --help after a name prints its options. The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME
@@ -11,12 +12,17 @@ or MODULE:NAME, names a function that makes the environments: `train` then train
 else has them as the task `python-environment`.
 """
 
+import difflib
 import functools
 import os
 import signal
 import sys
 
 
+# the programs of a run, which the compiled module knows
+PROGRAMS = ("fleet", "learner", "actor", "evaluator", "replay", "lockstep", "export", "plan",
+            "check-data")
+COMMANDS = ("train", "benchmark", "check-env", "data", "report", *PROGRAMS)
 _EXIT_CONFIG = 78  # kExitConfig of base/process.h
 
 
@@ -40,6 +46,17 @@ def _main() -> int:
     if command in ("--help", "-h"):
         print(__doc__.strip())
         return 0 if len(sys.argv) > 1 else 1
+    if command == "--version":
+        from replicant import __version__
+
+        print(f"replicant {__version__}")
+        return 0
+    if command not in COMMANDS:
+        close = difflib.get_close_matches(command, COMMANDS, 1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        print(f"replicant: no command {command!r}{meant}; commands: {', '.join(COMMANDS)}",
+              file=sys.stderr)
+        return 1
     if command == "benchmark":
         from replicant import _benchmark
 

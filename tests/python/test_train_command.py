@@ -13,6 +13,7 @@ import pytest
 
 import replicant
 from replicant import _process, _recipes, _train_command, envs, errors
+from replicant.__main__ import PROGRAMS
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 # they need MPI, or a data set, or are no recipe
@@ -150,6 +151,25 @@ def test_the_variable_of_make_env_names_the_environment_that_is_trained(tmp_path
                              timeout=60, check=False)
     assert (refused.returncode, refused.stderr) == (
         78, f"fleet: REPLICANT_MAKE_ENV: {example.parent}/nothing.py: no such file\n")
+
+
+def test_the_program_names_its_version_and_its_commands():
+    def run(*words):
+        return subprocess.run([*_process.python("replicant"), *words], env=_process.environment(),
+                              text=True, capture_output=True, timeout=60, check=False)
+
+    assert run("--version").stdout == f"replicant {replicant.__version__}\n"
+    wrong = run("lernar")
+    assert wrong.returncode == 1
+    assert wrong.stderr == (
+        "replicant: no command 'lernar'; did you mean learner?; commands: train, benchmark, "
+        "check-env, data, report, fleet, learner, actor, evaluator, replay, lockstep, export, plan, "
+        "check-data\n")
+    # what the compiled module has
+    found = subprocess.run(
+        [sys.executable, "-c", "from replicant.__main__ import _run; _run(['none'])"], text=True,
+        env=_process.environment(), capture_output=True, timeout=60, check=False)
+    assert found.stderr.endswith(f"the first argument is the program: {', '.join(PROGRAMS)}\n")
 
 
 @pytest.mark.parametrize("words", [["--status", "RUN"], ["--set", "a=1", "--resume=RUN"]])
