@@ -155,6 +155,9 @@ class Policy:
         return cls(core, run, checkpoint, {"num_threads": num_threads, "make_env": make_env},
                    make_adapter, own)
 
+    def __repr__(self):
+        return f"<replicant.Policy {self.checkpoint}>"
+
     def __reduce__(self):
         load = functools.partial(Policy.load, **self._options)
         return load, (self.checkpoint,)

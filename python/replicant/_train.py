@@ -118,6 +118,9 @@ class Run:
 
         return Policy.load(self.folder, which=which, make_env=self._make_env)
 
+    def __repr__(self):
+        return f"<replicant.Run {self.folder}>"
+
     def __reduce__(self):
         # a copy, here or in another process, watches the same run
         return Run.open, (self.folder, self._make_env)

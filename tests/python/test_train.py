@@ -46,6 +46,8 @@ def test_a_training_leaves_its_curves_and_a_policy(run):
     assert np.isfinite(curves["critic_loss"][updated]).all()
     policy = run.policy()
     assert policy.step == 60
+    assert repr(run) == f"<replicant.Run {run.folder}>"
+    assert repr(policy) == f"<replicant.Policy {run.folder}/checkpoints/step-000000000060>"
     assert replicant.Run.open(run.folder).policy().checkpoint == policy.checkpoint
 
 
