@@ -154,8 +154,10 @@ std::string SummaryTable(
       rows.emplace_back(
           "to evaluate",
           command("evaluator",
-                  fmt::format("--checkpoint {} --episodes {} --video", run,
-                              config.evaluation.episodes)));
+                  fmt::format("--checkpoint {} --episodes {}{}", run,
+                              config.evaluation.episodes,
+                              // nothing draws a Python environment
+                              make_env.empty() ? " --video" : "")));
     }
   }
   std::string text;

@@ -104,6 +104,7 @@ TEST_F(SummaryTest, NamesTheFunctionOfAPythonEnvironment) {
         "{:<18}  REPLICANT_MAKE_ENV='/my robot.py:make' /bin/x/", line);
     EXPECT_NE(own.find(start), std::string::npos) << own;
   }
+  EXPECT_EQ(own.find("--video"), std::string::npos) << own;
   EXPECT_EQ(other.find("REPLICANT_MAKE_ENV"), std::string::npos) << other;
 }
 
