@@ -21,6 +21,22 @@ const Node* FindNode(const Document& document, std::string_view key) {
   return node;
 }
 
+// The value of a map's key, or a list's element by its number, and its place;
+// null, with `*place` unchanged, if it is absent.
+const Node* FindPart(const Node& node, const std::string& part,
+                     std::optional<Place>* place) {
+  if (const Node::Entry* const entry = node.Find(part)) {
+    *place = entry->value_place();
+    return &entry->value;
+  }
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    if (part != std::to_string(i)) continue;
+    *place = node.items[i].place;
+    return &node.items[i];
+  }
+  return nullptr;
+}
+
 // Whether a text key reads a text from the node.
 bool HasText(const Node& node) {
   return node.kind == Node::Kind::kScalar ||
@@ -75,24 +91,12 @@ std::string WithPlace(const Document& document, const std::string& message) {
   std::string key(path);
   std::erase(key, ']');
   std::ranges::replace(key, '[', '.');
-  const Node* node = &document.root();
   std::optional<Place> place;
+  const Node* node = &document.root();
   for (size_t begin = 0; begin <= key.size() && node != nullptr;) {
     const size_t end = std::min(key.find('.', begin), key.size());
-    const std::string part = key.substr(begin, end - begin);
+    node = FindPart(*node, key.substr(begin, end - begin), &place);
     begin = end + 1;
-    const Node* inner = nullptr;
-    if (const Node::Entry* const entry = node->Find(part)) {
-      place = entry->value_place();
-      inner = &entry->value;
-    } else {
-      for (size_t i = 0; i < node->items.size(); ++i) {
-        if (part != std::to_string(i)) continue;
-        inner = &node->items[i];
-        place = inner->place;
-      }
-    }
-    node = inner;
   }
   if (!place) return message;
   return document.problems().Where(*place) + ": " + message;
