@@ -130,7 +130,7 @@ class Run:
 
     def __exit__(self, kind, *_):
         # stop() of a run that has ended raises why it failed; an exception of the block counts more
-        if kind is None or self.is_running():
+        if self._process is not None and (kind is None or self.is_running()):
             self.stop()
 
 
