@@ -280,9 +280,9 @@ ModelRandomizer::ModelRandomizer(const std::vector<FieldRandomization>& fields,
           (fields[i].draw == DrawKind::kElement &&
            target.columns.size() != entry.targets[0].columns.size())) {
         throw InvalidArgument(fmt::format(
-            "{}: task.randomization.fields[{}]: {} and {} get the same draws, "
+            "task.randomization.fields[{}]: {} and {} get the same draws, "
             "but differ in size; give them elements of their own",
-            physics.name(), i, entry.targets[0].field, field));
+            i, entry.targets[0].field, field));
       }
       changes_assets_ |= IsOfAsset(field);
       changes_constants_ |= !IsAppearance(field);
@@ -303,8 +303,7 @@ ModelRandomizer::Target ModelRandomizer::MakeTarget(
     const FieldRandomization& options, size_t index, const std::string& field,
     Physics& physics) {
   mjModel& model = physics.mutable_model();
-  const std::string where =
-      fmt::format("{}: task.randomization.fields[{}]", physics.name(), index);
+  const std::string where = fmt::format("task.randomization.fields[{}]", index);
   std::vector<std::string> names = ModelFieldNames(model);
   for (const OptionField& option : kOptionFields) names.push_back(option.name);
   if (std::find(names.begin(), names.end(), field) == names.end()) {

@@ -156,8 +156,10 @@ void ChangePictures(const TaskConfig& config,
 
 TaskConfig TaskConfig::Read(config::Reader& reader) {
   TaskConfig c;
-  reader.Field("name", &c.name,
-               "DOMAIN-TASK; env_rollout --list prints every name");
+  reader.Field(
+      "name", &c.name,
+      "DOMAIN-TASK; `replicant train --list` or `env_rollout --list` prints "
+      "every name");
   reader.Field("mjcf", &c.mjcf,
                "model file (MJCF, URDF, .mjz or .zip) that replaces the task's "
                "own, relative to the file that holds this key; empty: the "

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -80,16 +84,29 @@ void TaskRegistry::Add(TaskDefinition task) {
 }
 
 const TaskDefinition& TaskRegistry::Find(std::string_view name) const {
+  const auto found = std::ranges::find(tasks_, name, &TaskDefinition::name);
+  if (found == tasks_.end()) throw InvalidArgument(ProblemOf(name));
+  return *found;
+}
+
+std::string TaskRegistry::ProblemOf(std::string_view name) const {
   std::vector<std::string> names;
   for (const TaskDefinition& task : tasks_) {
-    if (task.name == name) return task;
+    if (task.name == name) return "";
     names.push_back(task.name);
   }
+  if (name == kPythonTask) {
+    return fmt::format(
+        "task '{}' is of a Python function; hint: `replicant`, Python's "
+        "program, with {}=FILE.py:NAME",
+        name, kMakeEnvVariable);
+  }
   const std::string nearest = NearestName(name, names);
-  throw InvalidArgument(fmt::format(
-      "task '{}' is not known{}; hint: env_rollout --list prints all names",
+  return fmt::format(
+      "task '{}' is not known{}; hint: `replicant train --list` or "
+      "`env_rollout --list` prints all names",
       name,
-      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
+      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
 }
 
 }  // namespace replicant::env

@@ -16,6 +16,11 @@
 
 namespace replicant::env {
 
+// Name of the task whose environments a Python function makes, and the
+// environment variable that names the function.
+inline constexpr std::string_view kPythonTask = "python-environment";
+inline constexpr const char* kMakeEnvVariable = "REPLICANT_MAKE_ENV";
+
 // The caller's choices for MakeEnvironment().
 struct EnvironmentOptions {
   uint64_t seed = 0;
@@ -85,8 +90,10 @@ class TaskRegistry {
   // Throws InvalidArgument if the name is taken.
   void Add(TaskDefinition task);
 
-  // Throws InvalidArgument, with the nearest name, if there is none.
+  // Throws InvalidArgument, with ProblemOf(name), if there is none.
   const TaskDefinition& Find(std::string_view name) const;
+  // Why there is no such task, with the nearest name; "" if there is one.
+  std::string ProblemOf(std::string_view name) const;
 
   const std::vector<TaskDefinition>& tasks() const { return tasks_; }
 

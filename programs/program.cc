@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/config/edit.h"
 #include "base/error.h"
 #include "base/file_limit.h"
 #include "base/log.h"
@@ -62,7 +63,21 @@ int Run(const Program& program, int argc, char** argv, const Registry& registry,
   }
   loaded.config.log.role = program.name;
   InitLogging(loaded.config.log);
-  return program.run({registry, commands, loaded});
+  // a value that was found wrong after loading has a place, too
+  const auto with_place = [&loaded](const std::exception& error) {
+    return config::WithPlace(loaded.document, error.what());
+  };
+  try {
+    return program.run({registry, commands, loaded});
+  } catch (const RunIsComplete&) {
+    throw;
+  } catch (const ConfigError& error) {
+    throw ConfigError(with_place(error));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(with_place(error));
+  } catch (const IoError& error) {
+    throw IoError(with_place(error));
+  }
 }
 
 // Finds a program; null if there is no program with the name.

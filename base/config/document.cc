@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -36,6 +38,25 @@ void Merge(Node over, Node* base) {
       base->entries.push_back(std::move(entry));
     }
   }
+}
+
+// Where Python's package has the recipe that a missing file is named after; ""
+// if it has none.
+std::string RecipeHint(const std::filesystem::path& path) {
+  // Python sets it before there are threads
+  const char* const given =
+      std::getenv("REPLICANT_RECIPES");  // NOLINT(concurrency-mt-unsafe)
+  if (given == nullptr) return "";
+  const std::filesystem::path folder = given;
+  // "walker_walk_state", "distracting/easy.yaml"
+  std::filesystem::path name = path.filename();
+  name.replace_extension(".yaml");
+  for (const auto& recipe :
+       {folder / path.parent_path().filename() / name, folder / name}) {
+    if (!std::filesystem::is_regular_file(recipe)) continue;
+    return fmt::format("; hint: the package's recipe is {}", recipe.string());
+  }
+  return "";
 }
 
 // Reads a file and all its bases.
@@ -66,7 +87,7 @@ class FileLoader {
     try {
       text = read_file_(path);
     } catch (const IoError& error) {
-      return Fail(named_at, error.what());
+      return Fail(named_at, error.what() + RecipeHint(path));
     }
     std::optional<Node> node = ParseYaml(text, file, problems_, limits_);
     if (!node) {

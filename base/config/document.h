@@ -62,6 +62,7 @@ class Document {
   // A map.
   const Node& root() const { return root_; }
   Problems& problems() { return problems_; }
+  const Problems& problems() const { return problems_; }
 
  private:
   static Document Read(const std::filesystem::path& path,

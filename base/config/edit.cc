@@ -21,6 +21,22 @@ const Node* FindNode(const Document& document, std::string_view key) {
   return node;
 }
 
+// The value of a map's key, or a list's element by its number, and its place;
+// null, with `*place` unchanged, if it is absent.
+const Node* FindPart(const Node& node, const std::string& part,
+                     std::optional<Place>* place) {
+  if (const Node::Entry* const entry = node.Find(part)) {
+    *place = entry->value_place();
+    return &entry->value;
+  }
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    if (part != std::to_string(i)) continue;
+    *place = node.items[i].place;
+    return &node.items[i];
+  }
+  return nullptr;
+}
+
 // Whether a text key reads a text from the node.
 bool HasText(const Node& node) {
   return node.kind == Node::Kind::kScalar ||
@@ -59,6 +75,31 @@ std::optional<std::string> ValueOf(const Document& document,
   const Node* const found = FindNode(document, key);
   if (found == nullptr || !HasText(*found)) return std::nullopt;
   return found->text;
+}
+
+std::string WithPlace(const Document& document, const std::string& message) {
+  const std::string_view path =
+      std::string_view(message).substr(0, message.find(": "));
+  constexpr std::string_view kOfKeys =
+      "abcdefghijklmnopqrstuvwxyz0123456789_.[]";
+  if (path.size() == message.size() ||
+      path.find('.') == std::string_view::npos ||
+      path.find_first_not_of(kOfKeys) != std::string_view::npos) {
+    return message;
+  }
+  // "fields[0]" is element 0 of the list "fields"
+  std::string key(path);
+  std::erase(key, ']');
+  std::ranges::replace(key, '[', '.');
+  std::optional<Place> place;
+  const Node* node = &document.root();
+  for (size_t begin = 0; begin <= key.size() && node != nullptr;) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    node = FindPart(*node, key.substr(begin, end - begin), &place);
+    begin = end + 1;
+  }
+  if (!place) return message;
+  return document.problems().Where(*place) + ": " + message;
 }
 
 void MakeAbsolute(Document& document, std::string_view key) {

@@ -16,6 +16,16 @@ namespace replicant::config {
 std::optional<std::string> ValueOf(const Document& document,
                                    std::string_view key);
 
+// Puts the place of a key in front of a problem with its value that was found
+// after loading:
+//
+//   task.pixels.camera: no camera 'top'
+//   run.yaml:3:18: task.pixels.camera: no camera 'top'
+//
+// Returns `message` unless it begins with a key, or the innermost section
+// around one, that `document` holds.
+std::string WithPlace(const Document& document, const std::string& message);
+
 // Makes the path that `document` holds for `key` absolute: a relative one in a
 // file is relative to that file's folder, one of the command line to the
 // working folder. Does nothing if the key is absent, empty or not text.

@@ -16,16 +16,19 @@ struct Loaded {
   T config;
   // every key with its value; a run writes it next to its logs
   std::string resolved_yaml;
+  // what was read, for WithPlace() (base/config/edit.h)
+  Document document;
 };
 
 // Reads a whole configuration by `read`, a T(Reader&). Throws ConfigError that
 // lists every problem (see Reader::Finish).
 template <typename T, typename Read>
 Loaded<T> LoadBy(Document document, const Read& read) {
-  Reader reader(std::move(document));
+  Reader reader(document);
   T config = read(reader);
   reader.Finish();
-  return {std::move(config), ResolvedYaml(reader.record())};
+  return {std::move(config), ResolvedYaml(reader.record()),
+          std::move(document)};
 }
 
 // Reads a whole configuration by T::Read().

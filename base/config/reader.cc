@@ -37,9 +37,27 @@ std::string CountProblem(size_t count, const Range<int64_t>& size) {
                      ToString(size));
 }
 
-// "; did you mean 'level'?", or the list of the keys here.
-std::string KeyHint(const std::string& key,
+// "learner.batch_size: 32" as a file has it: "learner: {batch_size: 32}".
+std::string Nested(std::string_view key, const std::string& value) {
+  const size_t dot = key.find('.');
+  if (dot == std::string_view::npos) return fmt::format("{}: {}", key, value);
+  return fmt::format("{}: {{{}}}", key.substr(0, dot),
+                     Nested(key.substr(dot + 1), value));
+}
+
+// How to write a key with dots; "; did you mean 'level'?", or the list of the
+// keys here.
+std::string KeyHint(const Node::Entry& entry,
                     const std::vector<std::string>& known) {
+  const std::string& key = entry.key;
+  const size_t dot = key.find('.');
+  if (dot != std::string::npos &&
+      std::ranges::find(known, key.substr(0, dot)) != known.end()) {
+    const bool is_scalar = entry.value.kind == Node::Kind::kScalar;
+    return "; hint: write " +
+           Nested(Printable(key),
+                  is_scalar ? Printable(entry.value.text) : "...");
+  }
   if (const std::string near = NearestName(key, known); !near.empty()) {
     return "; did you mean '" + near + "'?";
   }
@@ -336,7 +354,7 @@ void Reader::Finish() {
       // a rule may say more about a key that is gone
       if (problems.HasKey(path)) continue;
       problems.Add(entry.key_place, path,
-                   "unknown key" + KeyHint(entry.key, candidates));
+                   "unknown key" + KeyHint(entry, candidates));
     }
   }
   problems.ThrowIfAny();

@@ -429,9 +429,12 @@ ParsedScalar ParseScalar(const Node& node, const ScalarType& type) {
   if (type.kind == Kind::kText) return Good(node.text);
   if (type.kind == Kind::kName) return ParseName(node, type);
   if (node.is_quoted) {
+    Node bare = node;
+    bare.is_quoted = false;
+    const ParsedScalar parsed = ParseScalar(bare, type);
     return Bad(fmt::format("{} is quoted and so is text; expected {}",
                            Quote(node.text), type.Wanted()),
-               "; hint: remove the quotes");
+               parsed.value ? "; hint: remove the quotes" : parsed.hint);
   }
   if (type.kind == Kind::kBool) return ParseBool(node, type);
   if (type.kind == Kind::kInteger) return ParseInteger(node, type);

@@ -73,12 +73,21 @@ CheckpointInfo ReadInfo(const stdfs::path& path) {
   return info;
 }
 
-// Reads and checks all variables before any is set.
-HostVariables ReadAllVariables(const stdfs::path& path,
-                               const VariableStore& store, Surplus surplus) {
-  HostVariables values =
+std::vector<std::string> NamesOf(const VariableStore& store) {
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : store.variables()) names.push_back(name);
+  return names;
+}
+
+// Sets the variables `names`, after all are read and checked.
+CheckpointInfo Load(const stdfs::path& folder, Surplus surplus,
+                    const std::vector<std::string>& names,
+                    VariableStore& store) {
+  CheckpointInfo info = ReadInfo(folder / kInfoFile);
+  const stdfs::path path = folder / kVariablesFile;
+  const HostVariables values =
       ReadVariables(SafetensorsReader(path), path.string(), store, surplus);
-  for (const auto& [name, variable] : store.variables()) {
+  for (const std::string& name : names) {
     if (!values.contains(name)) {
       throw IoError(fmt::format(
           "{}: lacks variable '{}' of the program; hint: it was written by "
@@ -86,15 +95,8 @@ HostVariables ReadAllVariables(const stdfs::path& path,
           path.string(), name));
     }
   }
-  return values;
-}
-
-CheckpointInfo Load(const stdfs::path& folder, Surplus surplus,
-                    VariableStore& store) {
-  CheckpointInfo info = ReadInfo(folder / kInfoFile);
-  for (const auto& [name, value] :
-       ReadAllVariables(folder / kVariablesFile, store, surplus)) {
-    store.Set(name, value.view());
+  for (const std::string& name : names) {
+    store.Set(name, values.at(name).view());
   }
   return info;
 }
@@ -140,12 +142,18 @@ void SaveCheckpoint(const stdfs::path& folder, const HostVariables& variables,
 }
 
 CheckpointInfo LoadCheckpoint(const stdfs::path& folder, VariableStore& store) {
-  return Load(folder, Surplus::kRefuse, store);
+  return Load(folder, Surplus::kRefuse, NamesOf(store), store);
 }
 
 CheckpointInfo LoadPartOfCheckpoint(const stdfs::path& folder,
                                     VariableStore& store) {
-  return Load(folder, Surplus::kSkip, store);
+  return Load(folder, Surplus::kSkip, NamesOf(store), store);
+}
+
+CheckpointInfo LoadPartOfCheckpoint(const stdfs::path& folder,
+                                    const std::vector<std::string>& names,
+                                    VariableStore& store) {
+  return Load(folder, Surplus::kSkip, names, store);
 }
 
 std::string FindDamage(const stdfs::path& folder) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "engine/runtime/variable_store.h"
 
@@ -46,6 +47,11 @@ CheckpointInfo LoadCheckpoint(const std::filesystem::path& folder,
 // As above, for a store with a part of the checkpoint's variables, such as the
 // policy of a training.
 CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
+                                    VariableStore& store);
+// Sets the variables `names` of the store alone; the checkpoint may lack others
+// and have more.
+CheckpointInfo LoadPartOfCheckpoint(const std::filesystem::path& folder,
+                                    const std::vector<std::string>& names,
                                     VariableStore& store);
 
 // Returns why the checkpoint is incomplete, or "" if it is not: a file is

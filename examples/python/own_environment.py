@@ -7,7 +7,6 @@ Gymnasium; dm_env's would do as well.
 """
 
 import argparse
-import pathlib
 import time
 
 import gymnasium
@@ -43,12 +42,9 @@ class Pole(gymnasium.Env):
         return self.observe(), reward, False, self.step_of_episode == self.num_steps, {}
 
 
-CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
-
-
 def train(folder, overrides):
-    return replicant.train(CONFIG, {"task.action_repeat": 2, **overrides}, folder=folder,
-                           make_env=Pole)
+    return replicant.train("cartpole_swingup_state", {"task.action_repeat": 2, **overrides},
+                           folder=folder, make_env=Pole)
 
 
 if __name__ == "__main__":

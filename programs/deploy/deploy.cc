@@ -42,6 +42,12 @@ std::string Render(const std::string& backend, const RenderInput& input) {
         "none; allowed: slurm",
         backend, input.config.learner.workload));
   }
+  if (!MakeEnvOf(input.config).empty() && backend != "slurm") {
+    throw ConfigError(fmt::format(
+        "--render {}: its containers have the built programs, and task {} "
+        "needs Python's; allowed: slurm",
+        backend, input.config.task.name));
+  }
   const auto loaded =
       LoadRunConfig(config::Document::FromFile(
                         "config.yaml", found->second.settings(input.config),

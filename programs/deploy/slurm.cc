@@ -66,7 +66,7 @@ constexpr const char* kRunScript = R"(#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --signal=B:TERM@@WARNING@
 @OPTIONS@set -u
-fleet=@FLEET@
+@ENVIRONMENT@fleet=@FLEET@
 @FORWARD@
 if grep -q '^status: complete' "$RUN/state.yaml" 2>/dev/null; then exit 0; fi
 if [[ -f $RUN/state.yaml ]]; then
@@ -95,7 +95,7 @@ constexpr const char* kHostsScript = R"(#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --signal=B:TERM@@WARNING@
 @OPTIONS@set -u
-fleet=@FLEET@
+@ENVIRONMENT@fleet=@FLEET@
 @FORWARD@
 @HOST@
 "$fleet"@PROGRAM@ --join "$RUN" --host "$host" @OFFER@ \
@@ -218,6 +218,7 @@ std::string RenderSlurm(const RenderInput& input) {
     more_words += " " + ShellWord(words[i]);
   }
   const std::string folder = ShellWord(input.folder.string());
+  const std::string make_env = MakeEnvOf(config);
   const std::vector<Array> arrays = ArraysOf(config);
   std::string submit_hosts = arrays.empty() ? ":" : "";
   for (const Array& array : arrays) {
@@ -228,6 +229,10 @@ std::string RenderSlurm(const RenderInput& input) {
       {"FORWARD",
        FillIn(kForwardSignals, {{"WARNING", std::to_string(slurm.warning_s)}})},
       {"NAME", config.run.name},
+      {"ENVIRONMENT", make_env.empty()
+                          ? ""
+                          : fmt::format("export {}={}\n", env::kMakeEnvVariable,
+                                        ShellWord(make_env))},
       {"FOLDER", folder},
       {"FLEET", ShellWord(words[0])},
       {"PROGRAM", more_words},

@@ -38,6 +38,7 @@ using namespace std::chrono_literals;
 
 struct EvaluatorOptions {
   std::string checkpoint;
+  std::string which = WhichOption::kDefault;
   std::optional<std::string> video;
   std::string began_ms;
   bool is_json = false;
@@ -215,7 +216,7 @@ int TryOut(const Invocation& invocation, const EvaluatorOptions& options) {
   const std::filesystem::path run =
       FindRun(kCheckpointOption, options.checkpoint);
   const std::filesystem::path checkpoint =
-      FindCheckpoint(kCheckpointOption, options.checkpoint);
+      FindCheckpoint(kCheckpointOption, options.checkpoint, options.which);
   Evaluator evaluator = MakeEvaluator(invocation);
   const runtime::CheckpointInfo info =
       runtime::LoadPartOfCheckpoint(checkpoint, evaluator.policy().variables());
@@ -290,6 +291,8 @@ void AddOptions(config::CommandLine& command_line, EvaluatorOptions* options) {
       [](const std::string& given) {
         return FindRun(kCheckpointOption, given) / "config.yaml";
       });
+  command_line.AddOption(WhichOption::kName, &options->which,
+                         WhichOption::kHelp);
   command_line.AddSetting("--episodes", "evaluation.episodes",
                           "number of episodes");
   command_line.AddSetting("--seed", "evaluation.seed",

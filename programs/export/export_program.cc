@@ -34,6 +34,7 @@ constexpr int64_t kOnnxRows = 7919;
 
 struct ExportOptions {
   std::string checkpoint;
+  std::string which = WhichOption::kDefault;
   std::string file;
 };
 
@@ -162,8 +163,11 @@ int ExportModel(const Invocation& invocation,
   const auto workload =
       MakeWorkload(invocation, MakeOneReplica(invocation.config()),
                    /*source=*/nullptr, /*reads_images=*/false);
-  const int64_t step =
-      runtime::LoadCheckpoint(checkpoint, workload->variables()).step;
+  // RUN/best has the policy alone
+  const std::vector<std::string> variables = workload->ModelVariables();
+  const int64_t step = runtime::LoadPartOfCheckpoint(checkpoint, variables,
+                                                     workload->variables())
+                           .step;
   fmt::print("step {}\n", step);
   if (file.extension() == ".onnx") {
     Write(file, OnnxOf(invocation, checkpoint, step, *workload));
@@ -172,8 +176,7 @@ int ExportModel(const Invocation& invocation,
   const std::string description = workload->ModelDescription();
   const auto described = std::filesystem::path(file).replace_extension(".yaml");
   if (!description.empty()) CheckDescribes(described, description);
-  learner::WriteModel(file, workload->ModelVariables(), step,
-                      workload->variables());
+  learner::WriteModel(file, variables, step, workload->variables());
   fmt::print("wrote {}\n", file.string());
   if (!description.empty()) Write(described, description);
   return 0;
@@ -196,7 +199,8 @@ int Export(const Invocation& invocation, const ExportOptions& options) {
   }
   std::optional<std::filesystem::path> checkpoint;
   if (!options.checkpoint.empty()) {
-    checkpoint = FindCheckpoint(kCheckpointOption, options.checkpoint);
+    checkpoint =
+        FindCheckpoint(kCheckpointOption, options.checkpoint, options.which);
     fmt::print("checkpoint {}\n", checkpoint->string());
   }
   if (extension == ".mlir") return ExportSteps(invocation, checkpoint, file);
@@ -224,6 +228,8 @@ Program ExportProgram() {
                 [](const std::string& given) {
                   return FindRun(kCheckpointOption, given) / "config.yaml";
                 });
+            command_line.AddOption(WhichOption::kName, &options->which,
+                                   WhichOption::kHelp);
             command_line.AddOption(
                 "--to", &options->file,
                 "file to write: of the model .safetensors with PyTorch's "

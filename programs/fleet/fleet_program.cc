@@ -347,8 +347,13 @@ int RenderFiles(const Invocation& invocation, const RenderOptions& options) {
   if (options.folder.empty()) {
     throw ConfigError("--render: want --to FOLDER");
   }
+  // its jobs read the files of this host; those of a container are elsewhere
+  const RunConfig& config = invocation.config();
+  if (config.has_actors() && options.backend == "slurm") {
+    CheckRun(config, invocation.registry.tasks);
+  }
   std::fputs(Render(options.backend,
-                    {.config = invocation.config(),
+                    {.config = config,
                      .resolved_yaml = invocation.loaded.resolved_yaml,
                      .commands = invocation.commands,
                      .registry = invocation.registry,

@@ -74,6 +74,12 @@ std::vector<Service> FindServices(const std::string& given) {
                     given));
   }
   const std::filesystem::path run = fleet::RunFolder::Find(given);
+  if (const auto status = fleet::RunFolder::StatusOf(run);
+      status && *status != fleet::RunStatus::kRunning) {
+    throw IoError(fmt::format(
+        "--status {}: the run has ended ({}), and its replay with it", given,
+        fleet::ToString(*status)));
+  }
   const auto document =
       config::Document::FromFile(fleet::RunFolder::ConfigFile(run));
   const auto find = [&document](const char* section_name, const char* key,

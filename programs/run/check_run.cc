@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,54 @@ void CheckFirstObservation(env::Environment& environment) {
   environment.Reset({.state = state, .pixels = pixels, .frame = {}});
 }
 
+// Throws ConfigError for a camera that the model does not have.
+void CheckCamera(const char* key, const std::string& camera,
+                 const env::Physics& physics) {
+  try {
+    env::FindCamera(physics, camera);
+  } catch (const InvalidArgument& e) {
+    throw ConfigError(fmt::format("{}: {}", key, e.what()));
+  }
+}
+
+// The model of a task that is a MuJoCo simulation. Throws IoError, with the key
+// that names a file or folder.
+env::MjModelPtr LoadModelOf(const env::TaskConfig& task,
+                            const env::TaskRegistry& tasks) {
+  const std::string key = !task.mjcf.empty()           ? "task.mjcf: "
+                          : !task.suite_folder.empty() ? "task.suite_folder: "
+                                                       : "";
+  try {
+    return env::LoadConfiguredModel(tasks, task);
+  } catch (const IoError& error) {
+    throw IoError(key + error.what());
+  }
+}
+
+// Makes environment 0, and checks what it is made of on the way.
+std::unique_ptr<env::Environment> MakeEnvironmentOf(
+    const RunConfig& config, const env::TaskRegistry& tasks) {
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  if (tasks.Find(config.task.name).make_environment) {
+    auto environment =
+        env::MakeConfiguredEnvironment(tasks, config.task, seed, 0);
+    CheckFirstObservation(*environment);
+    return environment;
+  }
+  const env::MjModelPtr model = LoadModelOf(config.task, tasks);
+  if (config.task.has_pixels) {
+    const env::Physics physics(env::CopyModel(*model), config.task.name);
+    const env::PixelOptions& pixels = config.task.pixels;
+    for (const env::CameraOptions& camera : pixels.Cameras()) {
+      CheckCamera(
+          pixels.cameras.empty() ? "task.pixels.camera" : "task.pixels.cameras",
+          camera.camera, physics);
+    }
+  }
+  return std::move(env::MakeConfiguredEnvironments(
+      tasks, config.task, *model, seed, /*first_index=*/0, /*count=*/1)[0]);
+}
+
 }  // namespace
 
 void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
@@ -86,19 +135,11 @@ void CheckReplay(const replay::ReplayConfig& config, int64_t batch_size) {
 agents::TaskSpec CheckRun(const RunConfig& config,
                           const env::TaskRegistry& tasks) {
   CheckReplay(config.replay, config.learner.batch_size);
-  const auto environment = env::MakeConfiguredEnvironment(
-      tasks, config.task, static_cast<uint64_t>(config.run.seed), 0);
-  if (tasks.Find(config.task.name).make_environment) {
-    CheckFirstObservation(*environment);
-  }
+  const auto environment = MakeEnvironmentOf(config, tasks);
   agents::TaskSpec task = agents::MakeTaskSpec(config.task, *environment);
   if (const std::string& camera = config.evaluation.video.camera;
       !camera.empty()) {
-    try {
-      env::FindCamera(environment->physics(), camera);
-    } catch (const InvalidArgument& e) {
-      throw ConfigError(fmt::format("evaluation.video.camera: {}", e.what()));
-    }
+    CheckCamera("evaluation.video.camera", camera, environment->physics());
   }
   CheckPrior(config, task);
   config.MakeAgent()->Check(config.SpecOf(task));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "evaluation/best_policy.h"
 #include "evaluation/evaluation_log.h"
 #include "fleet/run_folder.h"
 #include "learner/checkpoint_folder.h"
@@ -24,14 +25,31 @@ std::filesystem::path FindRun(const std::string& option,
 }
 
 std::filesystem::path FindCheckpoint(const std::string& option,
-                                     const std::string& given) {
+                                     const std::string& given,
+                                     const std::string& which) {
+  const bool wants_best = which == "best";
+  if (!wants_best && which != WhichOption::kDefault) {
+    throw ConfigError(fmt::format("{}: got '{}', want newest or best",
+                                  WhichOption::kName, which));
+  }
   const std::filesystem::path run = FindRun(option, given);
   std::filesystem::path path = std::filesystem::canonical(given);
   if (!std::filesystem::is_directory(path)) path = path.parent_path();
-  if (path != run) return path;
-  if (auto newest = NewestCheckpoint(run)) return *newest;
-  throw IoError(
-      fmt::format("{} {}: the run has no checkpoint yet", option, given));
+  const auto best = evaluation::BestPolicy::Find(run);
+  if (path == run) {
+    if (wants_best && best) return best->checkpoint;
+    const auto newest = NewestCheckpoint(run);
+    if (!wants_best && newest) return *newest;
+    throw IoError(fmt::format(
+        "{} {}: the run has no {} yet{}", option, given,
+        wants_best ? "evaluated policy in best" : "checkpoint",
+        best ? "; hint: the best policy is " + best->checkpoint.string() : ""));
+  }
+  if (std::filesystem::exists(path / "checkpoint.json")) return path;
+  throw IoError(fmt::format(
+      "{} {}: no checkpoint; hint: {}, or a folder step-... in its checkpoints "
+      "or best",
+      option, given, run.string()));
 }
 
 double BeginningOfRun(const std::filesystem::path& run_folder) {

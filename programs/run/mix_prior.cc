@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -30,13 +31,21 @@ int64_t PriorRows(const learner::LearnerConfig& learner) {
 // [H, W, C] of each picture of a step.
 using FrameShapes = std::vector<std::vector<int64_t>>;
 
-// Those of imported steps, by the importer's file; none if it does not say.
-FrameShapes ImportedFrames(const std::filesystem::path& folder) {
+// What the importer's file says of imported steps; empty where it does not.
+struct Imported {
+  FrameShapes frames;
+  std::vector<double> action_low;
+  std::vector<double> action_high;
+};
+
+Imported ReadImported(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "prior.json";
   if (!std::filesystem::exists(path)) return {};
   try {
-    return nlohmann::json::parse(ReadFile(path))
-        .value("frame_shapes", FrameShapes());
+    const auto file = nlohmann::json::parse(ReadFile(path));
+    return {.frames = file.value("frame_shapes", FrameShapes()),
+            .action_low = file.value("action_low", std::vector<double>()),
+            .action_high = file.value("action_high", std::vector<double>())};
   } catch (const nlohmann::json::exception& error) {
     throw IoError(fmt::format("{}: {}; hint: replicant data import writes it",
                               path.string(), error.what()));
@@ -45,8 +54,7 @@ FrameShapes ImportedFrames(const std::filesystem::path& folder) {
 
 // Other pictures may have as many bytes as the run's.
 void CheckFrames(const std::filesystem::path& folder,
-                 const agents::TaskSpec& task) {
-  const FrameShapes imported = ImportedFrames(folder);
+                 const FrameShapes& imported, const agents::TaskSpec& task) {
   if (imported.empty() || !task.has_pixels) return;
   FrameShapes wanted;
   for (const agents::ImageSpec& image : task.AllImages()) {
@@ -58,6 +66,31 @@ void CheckFrames(const std::filesystem::path& folder,
       "{}: its pictures are {}; the run's are {}; hint: task.pixels.height and "
       "task.pixels.width, or pictures of that size",
       folder.string(), fmt::join(imported, ", "), fmt::join(wanted, ", ")));
+}
+
+// Stored actions are in [-1, 1]: with other bounds they mean others here.
+// Another number of them is found by the size of a step.
+void CheckActions(const std::filesystem::path& folder, const Imported& imported,
+                  const agents::TaskSpec& task) {
+  if (imported.action_low.size() != task.action_minimum.size() ||
+      imported.action_high.size() != task.action_maximum.size()) {
+    return;
+  }
+  bool are_same = true;
+  for (size_t i = 0; i < task.action_minimum.size(); ++i) {
+    const double low = task.action_minimum[i];
+    const double high = task.action_maximum[i];
+    // of an environment's float32 numbers
+    const double rounding = 1e-4 * (high - low);
+    are_same = are_same && std::abs(imported.action_low[i] - low) <= rounding &&
+               std::abs(imported.action_high[i] - high) <= rounding;
+  }
+  if (are_same) return;
+  throw InvalidArgument(fmt::format(
+      "{}: its actions are from {} to {}; the run's are from {} to {}; hint: "
+      "action_low and action_high in the mapping of replicant data import",
+      folder.string(), imported.action_low, imported.action_high,
+      task.action_minimum, task.action_maximum));
 }
 
 }  // namespace
@@ -107,7 +140,9 @@ void CheckPrior(const RunConfig& config, const agents::TaskSpec& task) {
         kKey));
   }
   try {
-    CheckFrames(config.replay.prior_folder, task);
+    const Imported imported = ReadImported(config.replay.prior_folder);
+    CheckFrames(config.replay.prior_folder, imported.frames, task);
+    CheckActions(config.replay.prior_folder, imported, task);
     replay::CheckPrior(config.replay.prior_folder, StepShapeOf(task));
   } catch (const Error& error) {
     throw ConfigError(fmt::format("{}: {}", kKey, error.what()));

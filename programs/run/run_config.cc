@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "base/config/edit.h"
@@ -108,6 +109,22 @@ void CheckHindsight(config::Reader& reader, const RunConfig& c) {
   }
 }
 
+// The task is known here, and no environment that the user names is left out.
+void CheckTask(config::Reader& reader, const RunConfig& c,
+               const env::TaskRegistry& tasks) {
+  const std::string problem = tasks.ProblemOf(c.task.name);
+  if (!problem.empty()) {
+    reader.Error("task.name", problem);
+  } else if (c.task.name != env::kPythonTask &&
+             tasks.ProblemOf(env::kPythonTask).empty()) {
+    reader.Error(
+        "task.name",
+        fmt::format("'{0}', so that the environment of {1} is not "
+                    "used; allowed: {2}, or none in {1}",
+                    c.task.name, env::kMakeEnvVariable, env::kPythonTask));
+  }
+}
+
 // Would train on other images than those that are named.
 void CheckImages(config::Reader& reader, const RunConfig& c) {
   if (c.images.source != kSynthetic && c.images.source != kRendered) return;
@@ -171,6 +188,9 @@ RunConfig RunConfig::Read(config::Reader& reader, const Registry& registry) {
     reader.Error("learner.limits.max_frames",
                  fmt::format("workload {} has no frames; allowed here: 0",
                              c.learner.workload));
+  }
+  if (c.workload != nullptr && c.has_actors()) {
+    CheckTask(reader, c, registry.tasks);
   }
   CheckHindsight(reader, c);
   // of all writers' steps, and they write copies, too
@@ -407,6 +427,14 @@ rpc::CurveRole ReplayClientRole(const RunConfig& config) {
         config.replay.key_file));
   }
   return key.client_role(rpc::ReadKeyPair(config.replay.key_file).public_key);
+}
+
+std::string MakeEnvOf(const RunConfig& config) {
+  if (!config.has_actors() || config.task.name != env::kPythonTask) return "";
+  // nothing sets it after the program's start
+  const char* const name =
+      std::getenv(env::kMakeEnvVariable);  // NOLINT(concurrency-mt-unsafe)
+  return name == nullptr ? "" : name;
 }
 
 std::filesystem::path RunFolderOf(const RunConfig& config) {

@@ -136,6 +136,10 @@ std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder);
 // cannot be read, and ConfigError if only the replay has keys.
 rpc::CurveRole ReplayClientRole(const RunConfig& config);
 
+// The value of REPLICANT_MAKE_ENV, which names the function that makes the
+// environments of a run of the task python-environment; "" for other runs.
+std::string MakeEnvOf(const RunConfig& config);
+
 // The output folder of the run's programs: run.dir, or runs/NAME.
 std::filesystem::path RunFolderOf(const RunConfig& config);
 

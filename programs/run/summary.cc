@@ -125,8 +125,13 @@ std::string SummaryTable(
   if (const auto video = NewestVideo(run_folder)) {
     rows.emplace_back("video", video->string());
   }
+  const std::string make_env = MakeEnvOf(config);
+  const std::string environment =
+      make_env.empty()
+          ? ""
+          : fmt::format("{}={} ", env::kMakeEnvVariable, ShellWord(make_env));
   const auto command = [&](const char* program, const std::string& arguments) {
-    std::string line;
+    std::string line = environment;
     for (const std::string& word : commands.Of(program)) {
       line += ShellWord(word) + " ";
     }
@@ -149,8 +154,10 @@ std::string SummaryTable(
       rows.emplace_back(
           "to evaluate",
           command("evaluator",
-                  fmt::format("--checkpoint {} --episodes {} --video", run,
-                              config.evaluation.episodes)));
+                  fmt::format("--checkpoint {} --episodes {}{}", run,
+                              config.evaluation.episodes,
+                              // nothing draws a Python environment
+                              make_env.empty() ? " --video" : "")));
     }
   }
   std::string text;

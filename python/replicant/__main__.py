@@ -4,16 +4,26 @@ replicant check-env MODULE:NAME   tries your environment
 replicant data import|export      reads and writes data sets
 replicant fleet --resume RUN      goes on with a run; fleet --config FILE starts one
 replicant evaluator --checkpoint RUN --video
+replicant --version
 
 actor, check-data, export, learner, lockstep, plan and replay are the other programs of a run;
 --help after a name prints its options. The environment variable REPLICANT_MAKE_ENV, FILE.py:NAME
-or MODULE:NAME, names a function that makes the environments of the task `python-environment`.
+or MODULE:NAME, names a function that makes the environments: `train` then trains in them, and all
+else has them as the task `python-environment`.
 """
 
+import difflib
 import functools
 import os
 import signal
 import sys
+
+
+# the programs of a run, which the compiled module knows
+PROGRAMS = ("fleet", "learner", "actor", "evaluator", "replay", "lockstep", "export", "plan",
+            "check-data")
+COMMANDS = ("train", "benchmark", "check-env", "data", "report", *PROGRAMS)
+_EXIT_CONFIG = 78  # kExitConfig of base/process.h
 
 
 def main() -> int:
@@ -36,6 +46,17 @@ def _main() -> int:
     if command in ("--help", "-h"):
         print(__doc__.strip())
         return 0 if len(sys.argv) > 1 else 1
+    if command == "--version":
+        from replicant import __version__
+
+        print(f"replicant {__version__}")
+        return 0
+    if command not in COMMANDS:
+        close = difflib.get_close_matches(command, COMMANDS, 1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        print(f"replicant: no command {command!r}{meant}; commands: {', '.join(COMMANDS)}",
+              file=sys.stderr)
+        return 1
     if command == "benchmark":
         from replicant import _benchmark
 
@@ -61,7 +82,10 @@ def _main() -> int:
 
 def _run(words: list[str]) -> int:
     """Runs a program of the package: its name and arguments. Returns its exit code."""
-    name = os.environ.get("REPLICANT_MAKE_ENV")
+    from replicant import _make_env, _process, _recipes
+    from replicant.errors import InvalidArgument
+
+    name = os.environ.get(_make_env.VARIABLE)
     if name:
         from replicant import _group_guard
 
@@ -76,15 +100,21 @@ def _run(words: list[str]) -> int:
         return 1
     with mujoco_if_any():
         from replicant import _program
-    from replicant import _make_env, _process
 
     _process.use_ffmpeg_of_package()
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
+    os.environ.setdefault("REPLICANT_RECIPES", str(_recipes.FOLDER))
     make_adapter = None
     if name:
         from replicant._adapter import adapt
 
-        make_adapter = functools.partial(adapt, _make_env.find(name))
+        try:
+            name = os.environ[_make_env.VARIABLE] = _make_env.absolute(name)
+            make_adapter = functools.partial(adapt, _make_env.find(name))
+        except InvalidArgument as error:
+            text = str(error).removeprefix("make_env: ")
+            print(f"{words[0]}: {_make_env.VARIABLE}: {text}", file=sys.stderr)
+            return _EXIT_CONFIG
 
     # the roles of a fleet import what this process can
     os.environ |= _process.environment()

@@ -3,7 +3,7 @@
 import copy
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import dm_env
@@ -71,6 +71,10 @@ def bounds_of(action) -> tuple[np.ndarray, np.ndarray]:
 
 def control_timestep_s(environment) -> float:
     """Simulated seconds of a step; 0 if the environment does not say so."""
+    def is_positive(value) -> bool:
+        return (isinstance(value, numbers.Real) and not isinstance(value, bool)
+                and 0 < value < math.inf)
+
     for source in (environment, getattr(environment, "unwrapped", None)):
         for name in ("control_timestep", "dt"):
             try:
@@ -78,10 +82,12 @@ def control_timestep_s(environment) -> float:
                 value = value() if callable(value) else value
             except Exception:  # the user's code; the number is not needed
                 continue
-            if isinstance(value, numbers.Real) and not isinstance(value, bool) and (
-                    0 < value < math.inf):
+            if is_positive(value):
                 return float(value)
-    return 0.0
+    # Gymnasium's pictures of a second, one for each step
+    metadata = getattr(environment, "metadata", None)
+    rate = metadata.get("render_fps") if isinstance(metadata, Mapping) else None
+    return 1.0 / float(rate) if is_positive(rate) else 0.0
 
 
 def _copy_of(info):

@@ -262,7 +262,7 @@ def _benchmark(options):
     machine = _machine()
     print(machine)
     deadline = time.monotonic() + options.seconds
-    make_env = os.environ.get("REPLICANT_MAKE_ENV")
+    make_env = os.environ.get(_make_env.VARIABLE)
     words = [word for pair in options.set for word in ("--set", pair)]
     with tempfile.TemporaryDirectory(prefix="replicant-benchmark-") as folder:
         trials = Trials(config, settings, words, pathlib.Path(folder),

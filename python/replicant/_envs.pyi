@@ -1,7 +1,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 class Physics:
@@ -21,21 +21,21 @@ class Physics:
         """Positions [nq]."""
 
     @qpos.setter
-    def qpos(self, arg: NDArray[numpy.float64], /) -> None: ...
+    def qpos(self, arg: ArrayLike, /) -> None: ...
 
     @property
     def qvel(self) -> NDArray[numpy.float64]:
         """Velocities [nv]."""
 
     @qvel.setter
-    def qvel(self, arg: NDArray[numpy.float64], /) -> None: ...
+    def qvel(self, arg: ArrayLike, /) -> None: ...
 
     @property
     def act(self) -> NDArray[numpy.float64]:
         """Activations of actuators [na]."""
 
     @act.setter
-    def act(self, arg: NDArray[numpy.float64], /) -> None: ...
+    def act(self, arg: ArrayLike, /) -> None: ...
 
     def set_keyframe(self, key: str | int) -> None:
         """
@@ -45,12 +45,12 @@ class Physics:
     def mocap_position(self, name: str) -> NDArray[numpy.float64]:
         """World position of a mocap body [3]."""
 
-    def set_mocap_position(self, name: str, position: NDArray[numpy.float64]) -> None: ...
+    def set_mocap_position(self, name: str, position: ArrayLike) -> None: ...
 
     def mocap_quaternion(self, name: str) -> NDArray[numpy.float64]:
         """Orientation of a mocap body [4], w first."""
 
-    def set_mocap_quaternion(self, name: str, quaternion: NDArray[numpy.float64]) -> None: ...
+    def set_mocap_quaternion(self, name: str, quaternion: ArrayLike) -> None: ...
 
     def tendon_length(self, name: str) -> float: ...
 
@@ -85,9 +85,9 @@ class Physics:
     def joint_velocity(self, name: str) -> NDArray[numpy.float64]:
         """Velocities of a joint: [1]; ball [3]; free [6]."""
 
-    def set_joint_position(self, name: str, position: NDArray[numpy.float64]) -> None: ...
+    def set_joint_position(self, name: str, position: ArrayLike) -> None: ...
 
-    def set_joint_velocity(self, name: str, velocity: NDArray[numpy.float64]) -> None: ...
+    def set_joint_velocity(self, name: str, velocity: ArrayLike) -> None: ...
 
 
 class TaskDefinition: ...

@@ -1,7 +1,6 @@
 """The function that makes a user's environments: its name, by which other processes find it."""
 
 import ast
-import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -15,6 +14,7 @@ from typing import Any
 from replicant.errors import Error, InvalidArgument
 
 TASK = "python-environment"  # task.name of a training with make_env
+VARIABLE = "REPLICANT_MAKE_ENV"  # names the function in the processes of a training
 
 _GUARD = 'if __name__ == "__main__":'
 # the files and modules that find() imports at this moment
@@ -33,11 +33,10 @@ def name_of(make_env: Callable[[], Any] | str) -> str:
     """The name that finds `make_env` in another process, whatever its working folder:
     FILE:NAME or MODULE:NAME."""
     if isinstance(make_env, str):
-        source, attribute = _parts(make_env)
+        name = absolute(make_env)
+        source, _ = _parts(name)
         if _is_file(source):
-            source = str(pathlib.Path(source).resolve())
             _check_guard(source)
-        name = f"{source}:{attribute}"
         find(name)
         return name
     name = getattr(make_env, "__qualname__", "")
@@ -117,6 +116,12 @@ def _parts(name: str) -> tuple[str, str]:
     return source, attribute
 
 
+def absolute(name: str) -> str:
+    """The name that means the same in any working folder."""
+    source, attribute = _parts(name)
+    return f"{pathlib.Path(source).resolve()}:{attribute}" if _is_file(source) else name
+
+
 def find(name: str) -> Callable[[], Any]:
     """The function that name_of() has named."""
     source, attribute = _parts(name)
@@ -143,9 +148,9 @@ def _import_file(file: str) -> ModuleType:
     if not os.path.isfile(file):
         raise InvalidArgument(f"make_env: {file}: no such file")
     main = sys.modules["__main__"]
-    with contextlib.suppress(OSError, TypeError):
-        if os.path.samefile(main.__file__, file):
-            return main
+    # a notebook or an interactive session has no file
+    if os.path.isfile(own := getattr(main, "__file__", None) or "") and os.path.samefile(own, file):
+        return main
     name = "replicant_own_environment"
     # the loader of Python files, whatever the file is called
     loader = importlib.machinery.SourceFileLoader(name, file)

@@ -31,7 +31,10 @@ class _Image:
         else:
             self.dims = [*self.shape]
         if self.dims[2] not in _CHANNELS or min(self.dims) < 1:
-            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}")
+            is_stack = {self.shape[0], self.shape[-1]} & {6, 9, 12, 15}
+            hint = ("; hint: one frame, as envs.make(..., frame_stack=1) gives it; "
+                    "task.pixels.frame_stack stacks them" if is_stack else "")
+            raise ConfigError(f"make_env: the observation {name} is {spec}; {_ALLOWED}{hint}")
 
     @staticmethod
     def is_one(spec) -> bool:

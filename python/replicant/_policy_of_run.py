@@ -7,7 +7,9 @@
     action = policy.act(observation)
 """
 
+import difflib
 import functools
+import inspect
 import math
 import os
 import pathlib
@@ -46,12 +48,17 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
         raise IoError(f"{given}: neither the folder of a run, which has a config.yaml, nor a "
                       "checkpoint in one")
     if path != run:
+        if not (path / "checkpoint.json").exists():
+            raise IoError(f"{given}: no checkpoint; hint: {run}, or a folder step-... in its "
+                          "checkpoints or best")
         return run, path
     if which not in ("newest", "best"):
         raise InvalidArgument(f"which: got {which!r}, want 'newest' or 'best'")
     found = _checkpoints(run / ("checkpoints" if which == "newest" else "best"))
     if not found:
-        raise IoError(f"{given}: the run has no {which} checkpoint yet")
+        missing = "checkpoint" if which == "newest" else "evaluated policy in best"
+        hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
+        raise IoError(f"{given}: the run has no {missing} yet{hint}")
     return run, found[-1]
 
 
@@ -149,6 +156,9 @@ class Policy:
             own[0].select(core.environment["observations"])
         return cls(core, run, checkpoint, {"num_threads": num_threads, "make_env": make_env},
                    make_adapter, own)
+
+    def __repr__(self):
+        return f"<replicant.Policy {self.checkpoint}>"
 
     def __reduce__(self):
         load = functools.partial(Policy.load, **self._options)
@@ -262,11 +272,25 @@ class Policy:
 
         max_episode_steps  control steps after which an episode is cut off, with a warning
         """
+        self._check_evaluate(options)
         play = self._play_task if self._make_adapter is None else self._play_own
         returns, is_cut = play(num_episodes, seed, max_episode_steps, **options)
         if is_cut:
             self._warn_of_a_cut("evaluate", max_episode_steps)
         return returns
+
+    def _check_evaluate(self, options: Mapping) -> None:
+        """InvalidArgument for an option of evaluate() that it does not have."""
+        known = ["num_episodes", "seed", "max_episode_steps"]
+        if self._make_adapter is None:
+            from replicant import envs
+
+            known += [*inspect.signature(envs.VectorEnv).parameters][2:]
+        for name in options:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, 1)
+                meant = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+                raise InvalidArgument(f"evaluate: unknown option {name}{meant}")
 
     @staticmethod
     def _warn_of_a_cut(where: str, max_steps: int) -> None:

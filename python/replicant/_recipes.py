@@ -1,7 +1,7 @@
 """The package's recipes: configurations that are ready to run, by name.
 
-A recipe lies in recipes/NAME.yaml and takes shared parts from recipes/base. The first line of the
-file is a comment that says what it trains.
+A recipe lies in recipes/NAME.yaml, also of a folder there ("distracting/easy"), and takes shared
+parts from recipes/base. The first line of the file is a comment that says what it trains.
 """
 
 import difflib
@@ -16,7 +16,8 @@ _ANY_TASK = "pixels"  # the recipe for tasks that have none of their own
 
 
 def names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    files = (path.relative_to(FOLDER) for path in FOLDER.rglob("*.yaml"))
+    return sorted(file.with_suffix("").as_posix() for file in files if file.parts[0] != "base")
 
 
 def about(name: str) -> str:
@@ -42,16 +43,21 @@ def find(name: str | os.PathLike) -> tuple[pathlib.Path, dict[str, str]]:
 
     IoError for a file that does not exist, ConfigError for any other name.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise ConfigError(f"config: got {name!r:.100}; want the path of a YAML file, or the name of "
+                          "a recipe or a task; hint: keys and their values are the second argument")
     text = os.fspath(name)
     path = pathlib.Path(text)
+    if text in names():
+        return FOLDER / f"{text}.yaml", {}
     if not isinstance(name, str) or os.sep in text or path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            hint = (f"the package has this recipe by the name {path.stem}" if path.stem in names()
+            close = [name for name in (path.stem, f"{path.parent.name}/{path.stem}")
+                     if name in names()]
+            hint = (f"the package has this recipe by the name {close[-1]}" if close
                     else "replicant train --list prints the names of recipes")
             raise IoError(f"{text}: no such file; hint: {hint}")
         return path, {}
-    if text in names():
-        return FOLDER / f"{text}.yaml", {}
     own = text.replace("-", "_") + "_pixels"
     if text in tasks():
         if own in names():

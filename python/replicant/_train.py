@@ -25,17 +25,24 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     REPLICANT_FLEET, or this package's own."""
     given = os.environ.get("REPLICANT_FLEET")
     if not given or make_env:
-        own = {"REPLICANT_MAKE_ENV": make_env} if make_env else {}
+        own = {_make_env.VARIABLE: make_env} if make_env else {}
         return [*_process.python("replicant"), "fleet"], {**_process.environment(), **own}
     if not os.access(given, os.X_OK):
         raise IoError(f"REPLICANT_FLEET: {given}: no such program")
     return [given], dict(os.environ)
 
 
+_EXIT_CONFIG = 78  # of a fleet whose configuration is refused: kExitConfig of base/process.h
 _POLL_S = 0.2  # of a run that another process started
 
 # A recipe's limits are for its own task.
 ENDLESS = {f"learner.limits.{name}": 0 for name in ("max_steps", "max_seconds", "max_frames")}
+
+
+def settings_of_own(file: pathlib.Path) -> dict[str, Any]:
+    """Keys of a training by the configuration `file` in an environment of the user's."""
+    settings = {"task.name": _make_env.TASK, "evaluation.video.enabled": False}
+    return {**settings, **ENDLESS} if _recipes.FOLDER in file.parents else settings
 
 
 class Run:
@@ -45,10 +52,11 @@ class Run:
     """
 
     def __init__(self, folder: pathlib.Path, process: subprocess.Popen | None, log: pathlib.Path,
-                 make_env: str | None = None):
+                 make_env: str | None = None, log_begin: int = 0):
         self.folder = folder
         self._process = process
         self._log = log
+        self._log_begin = log_begin  # bytes of earlier processes
         self._make_env = make_env
 
     @classmethod
@@ -83,7 +91,7 @@ class Run:
             lines = self._last_lines()
             if self._process is None or not lines:
                 lines.append(problem)
-            kind = ConfigError if not (self.folder / "config.yaml").exists() else Error
+            kind = ConfigError if self._process is not None and code == _EXIT_CONFIG else Error
             raise kind("\n".join(lines))
         return self
 
@@ -128,16 +136,18 @@ class Run:
 
     def _last_lines(self) -> list[str]:
         try:
-            text = self._log.read_text(encoding="utf-8", errors="replace")
+            text = self._log.read_bytes()[self._log_begin:].decode(errors="replace")
         except FileNotFoundError:  # started by another program
             return []
         return text.strip().splitlines()[-20:]
 
-    def resume(self, **overrides) -> "Run":
-        """Goes on from the last checkpoint."""
+    def resume(self, overrides: Mapping[str, Any] | None = None, **more) -> "Run":
+        """Goes on from the last checkpoint. `overrides` are those of train():
+        {"learner.limits.max_steps": 0}; so are keywords."""
         if self.is_running():
             raise Error(f"{self.folder}: it runs already")
-        return start_fleet(["--resume", str(self.folder)], self.folder, overrides, self._make_env)
+        return start_fleet(["--resume", str(self.folder)], self.folder,
+                           {**checked_overrides(overrides), **more}, self._make_env)
 
     def progress(self) -> dict[str, Any]:
         """The newest line of fleet.jsonl; empty before the first."""
@@ -160,6 +170,9 @@ class Run:
 
         return Policy.load(self.folder, which=which, make_env=self._make_env)
 
+    def __repr__(self):
+        return f"<replicant.Run {self.folder}>"
+
     def __reduce__(self):
         # a copy, here or in another process, watches the same run
         return Run.open, (self.folder, self._make_env)
@@ -167,8 +180,9 @@ class Run:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        if self._process is not None and self.is_running():
+    def __exit__(self, kind, *_):
+        # stop() of a run that has ended raises why it failed; an exception of the block counts more
+        if self._process is not None and (kind is None or self.is_running()):
             self.stop()
 
 
@@ -209,6 +223,13 @@ def yaml_of(value, key: str) -> str:
                       "number, a bool, None, a list or a dictionary of these")
 
 
+def checked_overrides(overrides: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError(f"overrides: got {overrides!r:.100}; want a dictionary of keys and their "
+                          "values, such as {\"learner.limits.max_seconds\": 600}")
+    return overrides or {}
+
+
 def start_fleet(arguments, folder, overrides: Mapping[str, Any], make_env: str | None) -> Run:
     _make_env.check_not_importing()
     command, environment = _fleet(make_env)
@@ -218,11 +239,12 @@ def start_fleet(arguments, folder, overrides: Mapping[str, Any], make_env: str |
     log = folder.parent / f"{folder.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as output:
+        begin = output.tell()
         # Ctrl-C is for this program, which stops the run when it likes
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True,
                                    env=environment)
-    return Run(folder, process, log, make_env)
+    return Run(folder, process, log, make_env, begin)
 
 
 def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
@@ -249,13 +271,12 @@ def train(config: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
     if make_env is not None:
         name = _make_env.name_of(make_env)
         fixed["task.name"] = _make_env.TASK
-        settings = {**settings, "evaluation.video.enabled": False}
-        if file.parent == _recipes.FOLDER:
-            settings |= ENDLESS
-    for key in fixed.keys() & (overrides or {}).keys():
+        settings = {**settings, **settings_of_own(file)}
+    overrides = checked_overrides(overrides)
+    for key in fixed.keys() & overrides.keys():
         argument = "folder" if key == "run.dir" else "make_env"
         raise ConfigError(f"{key}: got {overrides[key]!r:.100}; leave it out, the argument "
                           f"{argument} says it")
     settings = {key: value for key, value in settings.items() if key not in fixed}
-    settings |= {**(overrides or {}), **fixed}
+    settings |= {**overrides, **fixed}
     return start_fleet(["--config", str(file)], path, settings, name)

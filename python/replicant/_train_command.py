@@ -2,11 +2,13 @@
 
 NAME is a recipe's name, a task's name or the path of a YAML file; default: cartpole-swingup from
 pixels. --list prints the names. The other arguments are those of `replicant fleet`, such as
---set learner.limits.max_seconds=300. Ctrl-C ends the run in good order: it is evaluated and filmed.
+--set learner.limits.max_seconds=300; --resume RUN, --status RUN, --stop RUN and its other commands
+for a run stand in the place of NAME. Ctrl-C ends the run in good order: it is evaluated and filmed.
 """
 
 import datetime
 import importlib.util
+import os
 import pathlib
 import shlex
 import shutil
@@ -14,10 +16,13 @@ import sys
 import textwrap
 from collections.abc import Callable
 
-from replicant import _recipes
+from replicant import _make_env, _recipes
 from replicant.errors import Error
 
 _DEFAULT = "cartpole-swingup"
+# options of `replicant fleet` that say which run it is about, so that no recipe does
+_OF_A_RUN = {"--config", "--resume", "--status", "--stop", "--logs", "--scale", "--report", "--join",
+             "--sweep"}
 
 
 def _print_wrapped(text: str, first: str, rest: str):
@@ -63,7 +68,9 @@ def _print_how_to_go_on(folder: pathlib.Path):
         rows.append(("learning curve", str(curve)))
     if has_returns:
         which = ", which='best'" if any((folder / "best").glob("step-*")) else ""
-        rows.append(("in Python", f"policy = replicant.Policy.load({str(folder)!r}{which})"))
+        make_env = os.environ.get(_make_env.VARIABLE)
+        own = f", make_env={make_env!r}" if make_env else ""
+        rows.append(("in Python", f"policy = replicant.Policy.load({str(folder)!r}{which}{own})"))
     rows.append(("all curves", f"tensorboard --logdir {shlex.quote(str(folder))}"))
     for label, value in rows:
         print(f"{label:18}  {value}")
@@ -77,6 +84,11 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     if arguments[:1] in (["--help"], ["-h"]):
         print(__doc__.strip())
         return 0
+    if any(word.partition("=")[0] in _OF_A_RUN for word in arguments) and (
+            arguments[0].startswith("-")):
+        return run_program(["fleet", *arguments])
+    from replicant._train import settings_of_own, yaml_of
+
     name = _DEFAULT
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
@@ -90,11 +102,16 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     folders = [word.partition("run.dir=")[2] for word in arguments if word.startswith(marks)]
     if not folders:
         now = datetime.datetime.now(datetime.timezone.utc)
-        folders = [f"runs/{settings.get('run.name', config.stem)}-{now:%Y%m%d-%H%M%S}"]
+        # of a recipe its name, also with the folder
+        own = name.replace("/", "_") if name in _recipes.names() else config.stem
+        run = settings.get("run.name", own)
+        folders = [f"runs/{run}-{now:%Y%m%d-%H%M%S}"]
         settings["run.dir"] = folders[0]
+    if os.environ.get(_make_env.VARIABLE):
+        settings |= settings_of_own(config)
     words = ["fleet", "--config", str(config)]
     for key, value in settings.items():
-        words += ["--set", f"{key}={value}"]
+        words += ["--set", f"{key}={value if isinstance(value, str) else yaml_of(value, key)}"]
     words += arguments
     for what, program, package in (("film", "ffmpeg", "imageio_ffmpeg"),
                                    ("learning curve", "gnuplot", "matplotlib")):

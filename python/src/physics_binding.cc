@@ -33,12 +33,28 @@ nb::object CopyOf(std::span<const double> values, int64_t columns = 0) {
   return array;
 }
 
-void Assign(const ConstVector& values, std::span<double> target,
+// Sets what NumPy takes as a row of numbers: an array, a list or a number.
+void Assign(const nb::object& given, std::span<double> target,
             const char* name) {
+  ConstVector values;
+  bool is_row = false;
+  try {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    // None would be NaN
+    is_row =
+        !given.is_none() &&
+        nb::try_cast(numpy.attr("ascontiguousarray")(given, "float64"), values);
+  } catch (const nb::python_error&) {
+    // no numbers, or rows of different lengths
+  }
+  if (!is_row) {
+    const auto text = nb::cast<std::string>(nb::repr(given));
+    throw InvalidArgument(fmt::format("physics.{}: got {:.80}, want {} numbers",
+                                      name, text, target.size()));
+  }
   if (values.size() != target.size()) {
-    throw InvalidArgument("physics." + std::string(name) + ": got " +
-                          std::to_string(values.size()) + " numbers, want " +
-                          std::to_string(target.size()));
+    throw InvalidArgument(fmt::format("physics.{}: got {} numbers, want {}",
+                                      name, values.size(), target.size()));
   }
   std::copy_n(values.data(), values.size(), target.begin());
 }
@@ -115,19 +131,19 @@ void BindPhysics(nb::module_& module) {
                    [](PhysicsView& p) { return p.get().timestep_s(); })
       .def_prop_rw(
           "qpos", [](PhysicsView& p) { return CopyOf(p.get().qpos()); },
-          [](PhysicsView& p, const ConstVector& v) {
+          [](PhysicsView& p, const nb::object& v) {
             Assign(v, p.get().mutable_qpos(), "qpos");
           },
           "Positions [nq].")
       .def_prop_rw(
           "qvel", [](PhysicsView& p) { return CopyOf(p.get().qvel()); },
-          [](PhysicsView& p, const ConstVector& v) {
+          [](PhysicsView& p, const nb::object& v) {
             Assign(v, p.get().mutable_qvel(), "qvel");
           },
           "Velocities [nv].")
       .def_prop_rw(
           "act", [](PhysicsView& p) { return CopyOf(p.get().act()); },
-          [](PhysicsView& p, const ConstVector& v) {
+          [](PhysicsView& p, const nb::object& v) {
             Assign(v, Activations(p.get()), "act");
           },
           "Activations of actuators [na].")
@@ -148,7 +164,7 @@ void BindPhysics(nb::module_& module) {
           "name"_a, "World position of a mocap body [3].")
       .def(
           "set_mocap_position",
-          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+          [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(
                 v,
                 OfMocapBody(p.get(), name, p.get().mutable_data().mocap_pos, 3),
@@ -164,7 +180,7 @@ void BindPhysics(nb::module_& module) {
           "name"_a, "Orientation of a mocap body [4], w first.")
       .def(
           "set_mocap_quaternion",
-          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+          [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(v,
                    OfMocapBody(p.get(), name, p.get().mutable_data().mocap_quat,
                                4),
@@ -237,13 +253,13 @@ void BindPhysics(nb::module_& module) {
           "name"_a, "Velocities of a joint: [1]; ball [3]; free [6].")
       .def(
           "set_joint_position",
-          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+          [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(v, JointPosition(p.get(), name), name.c_str());
           },
           "name"_a, "position"_a)
       .def(
           "set_joint_velocity",
-          [](PhysicsView& p, const std::string& name, const ConstVector& v) {
+          [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(v, JointVelocity(p.get(), name), name.c_str());
           },
           "name"_a, "velocity"_a);

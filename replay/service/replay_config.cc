@@ -145,7 +145,8 @@ void ReadPrior(config::Reader& parent, std::string* folder) {
       "sampler, n_step, discount and window of the run's table");
   reader.Field("folder", folder,
                "folder that replicant data import has made, or the replay of "
-               "another run; empty for none");
+               "another run, relative to the file that holds this key; empty "
+               "for none");
 }
 
 // Reads the sections, and reports for each table why it cannot work.

@@ -231,23 +231,23 @@ TEST(ModelRandomizationTest, WhatTheModelDoesNotHaveIsNamed) {
     });
   };
   EXPECT_EQ(message({.fields = {"body_mas"}}),
-            "legs: task.randomization.fields[0].fields: mjModel has no "
+            "task.randomization.fields[0].fields: mjModel has no "
             "floating-point array 'body_mas'; did you mean 'body_mass'?");
   EXPECT_EQ(message({.fields = {"body_mass"}, .names = "arm*"}),
-            "legs: task.randomization.fields[0].names: no body of the model "
+            "task.randomization.fields[0].names: no body of the model "
             "matches 'arm*'; the names are world, left_leg, right_leg");
   EXPECT_EQ(message({.fields = {"gravity"}, .names = "arm*"}),
-            "legs: task.randomization.fields[0].names: 'arm*': rows of gravity "
+            "task.randomization.fields[0].names: 'arm*': rows of gravity "
             "have no names; allowed: '*'");
   EXPECT_EQ(message({.fields = {"geom_rgba"}, .columns = {4}}),
-            "legs: task.randomization.fields[0].columns: 4 of geom_rgba; "
+            "task.randomization.fields[0].columns: 4 of geom_rgba; "
             "allowed: 0 to 3");
   EXPECT_EQ(message({.fields = {"geom_size"}}),
-            "legs: task.randomization.fields[0].names: geom 0 is a plane, mesh "
+            "task.randomization.fields[0].names: geom 0 is a plane, mesh "
             "or height field, whose size is no number of geom_size; allowed: "
             "spheres, capsules, cylinders, ellipsoids and boxes");
   EXPECT_EQ(message({.fields = {"body_mass", "geom_friction"}}),
-            "legs: task.randomization.fields[0]: body_mass and geom_friction "
+            "task.randomization.fields[0]: body_mass and geom_friction "
             "get the same draws, but differ in size; give them elements of "
             "their own");
 }

@@ -19,7 +19,12 @@ TEST(TaskRegistryTest, AnUnknownTaskIsAnErrorWithTheNearestName) {
   EXPECT_EQ(registry.Find("cheetah-run").name, "cheetah-run");
   EXPECT_EQ(MessageOf<InvalidArgument>([&] { registry.Find("cheeta-run"); }),
             "task 'cheeta-run' is not known; did you mean 'cheetah-run'?; "
-            "hint: env_rollout --list prints all names");
+            "hint: `replicant train --list` or `env_rollout --list` prints all "
+            "names");
+  EXPECT_EQ(
+      MessageOf<InvalidArgument>([&] { registry.Find("python-environment"); }),
+      "task 'python-environment' is of a Python function; hint: `replicant`, "
+      "Python's program, with REPLICANT_MAKE_ENV=FILE.py:NAME");
 }
 
 TEST(TaskRegistryTest, ANameIsGivenOnce) {

@@ -347,6 +347,33 @@ TEST(CheckPriorTest, ImportedPicturesHaveTheSizeOfTheRuns) {
   EXPECT_THAT(problem("{"), EndsWith("hint: replicant data import writes it"));
 }
 
+// Would catch actions that mean others in the run than they did in the data.
+TEST(CheckPriorTest, ImportedActionsHaveTheBoundsOfTheRuns) {
+  const TemporaryFolder folder;
+  RunConfig config;
+  config.replay.prior_folder = folder.path();
+  const agents::TaskSpec task{.observation = Shape({4}),
+                              .action_minimum = {-1.0, -0.1F},
+                              .action_maximum = {1.0, 0.3F}};
+  const auto problem = [&](const std::string& about) {
+    AtomicWriteFile(folder.path() / "prior.json", about);
+    return MessageOf<ConfigError>([&] { CheckPrior(config, task); });
+  };
+  EXPECT_EQ(
+      problem(R"({"action_low": [-2.0, -0.1], "action_high": [2.0, 0.3]})"),
+      "replay.prior.folder: " + folder.path().string() +
+          ": its actions are from [-2, -0.1] to [2, 0.3]; the run's are from "
+          "[-1, -0.10000000149011612] to [1, 0.30000001192092896]; hint: "
+          "action_low and action_high in the mapping of replicant data import");
+  // the next check, also of what an older importer has written
+  for (const char* const good :
+       {R"({"action_low": [-1.0, -0.1], "action_high": [1.0, 0.3]})",
+        R"({"steps": 3})"}) {
+    EXPECT_THAT(problem(good), HasSubstr(": no checkpoint of a replay"))
+        << good;
+  }
+}
+
 // Would catch a mistake in the keys that each role finds for itself.
 TEST(CheckKeysTest, RefusesKeysThatCannotBeUsed) {
   const TemporaryFolder folder;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -31,7 +32,10 @@ namespace fs = std::filesystem;
 class DeployTest : public ::testing::Test {
  protected:
   std::string RenderAs(const std::string& backend, const std::string& yaml) {
-    const Registry registry = Registry::BuiltIn();
+    Registry registry = Registry::BuiltIn();
+    if (::getenv("REPLICANT_MAKE_ENV") != nullptr) {  // NOLINT
+      registry.tasks.Add({.name = std::string(env::kPythonTask)});
+    }
     const auto loaded =
         LoadRunConfig(config::Document::FromText("run.yaml", yaml), registry);
     const Commands commands = Commands::InFolder("/opt/my programs");
@@ -532,6 +536,28 @@ TEST_F(DeployTest, ServersHavePodsWithNames) {
             (std::vector<std::string>{"auto", "auto"}));
   // learner, replay and evaluator
   EXPECT_THAT(Read("run.sbatch"), HasSubstr("#SBATCH --cpus-per-task=11\n"));
+}
+
+// Would catch jobs that do not find the environment of the run.
+TEST_F(DeployTest, JobsNameTheFunctionOfAPythonEnvironment) {
+  const std::string run =
+      "task: {name: python-environment}\n"
+      "cluster: {slurm: {actor_tasks: 2}}\n";
+  ::setenv("REPLICANT_MAKE_ENV", "/my robot.py:make", /*overwrite=*/1);
+  RenderAs("slurm", run);
+  const std::string refused =
+      MessageOf<ConfigError>([&] { RenderAs("kubernetes", run); });
+  ::unsetenv("REPLICANT_MAKE_ENV");
+  for (const char* const name : {"run.sbatch", "actors.sbatch"}) {
+    EXPECT_THAT(Read(name),
+                HasSubstr("export REPLICANT_MAKE_ENV='/my robot.py:make'\n"));
+  }
+  EXPECT_EQ(refused,
+            "--render kubernetes: its containers have the built programs, and "
+            "task python-environment needs Python's; allowed: slurm");
+  EXPECT_THAT(MessageOf<ConfigError>([&] { RenderAs("slurm", run); }),
+              HasSubstr("task.name: task 'python-environment' is of a Python "
+                        "function"));
 }
 
 // Would catch a learner's job that its workers and servers do not fit into.

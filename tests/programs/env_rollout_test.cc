@@ -121,7 +121,8 @@ TEST(EnvRolloutTest, SaysWhatIsWrongWithItsInput) {
   };
   EXPECT_EQ(error_of({"--task", "waker-walk", "--resets", "1"}),
             "env_rollout: task 'waker-walk' is not known; did you mean "
-            "'walker-walk'?; hint: env_rollout --list prints all names\n");
+            "'walker-walk'?; hint: `replicant train --list` or `env_rollout "
+            "--list` prints all names\n");
   EXPECT_EQ(error_of({"--task", "walker-walk"}),
             "env_rollout: give --task and one of --input, --resets, --random; "
             "hint: --help\n");

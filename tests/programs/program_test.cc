@@ -125,6 +125,30 @@ TEST(AnnounceAddressesTest, EveryShardHasAPortOfItsOwn) {
   EXPECT_EQ(sockets[2].substr(0, 17), "ipc://@replicant-");
 }
 
+// Would catch a training in another environment than the user has named.
+TEST(RegistryTest, ATaskIsKnownAndThatOfAPythonFunctionIsUsed) {
+  Registry registry = Registry::BuiltIn();
+  const auto problem = [&](const std::string& name) {
+    return MessageOf<ConfigError>([&] {
+      LoadRunConfig(
+          config::Document::FromText(
+              "run.yaml", "run: {seed: 1}\ntask: {name: " + name + "}"),
+          registry);
+    });
+  };
+  EXPECT_EQ(problem("waker-walk"),
+            "run.yaml:2:14: task.name: task 'waker-walk' is not known; did you "
+            "mean 'walker-walk'?; hint: `replicant train --list` or "
+            "`env_rollout --list` prints all names");
+  EXPECT_EQ(problem("walker-walk"), "no exception");
+  registry.tasks.Add({.name = std::string(env::kPythonTask)});
+  EXPECT_EQ(problem("walker-walk"),
+            "run.yaml:2:14: task.name: 'walker-walk', so that the environment "
+            "of REPLICANT_MAKE_ENV is not used; allowed: python-environment, "
+            "or none in REPLICANT_MAKE_ENV");
+  EXPECT_EQ(problem("python-environment"), "no exception");
+}
+
 const replicator::Strategy kOwnStrategy{
     .name = "own",
     .doc = "a strategy of a user's",

@@ -1,5 +1,6 @@
 #include "programs/run/summary.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -81,6 +82,30 @@ TEST_F(SummaryTest, SaysWhatIsThereAndHowToGoOn) {
           "\n"
           "to evaluate         /bin/x/evaluator --checkpoint " +
           quoted + " --episodes 10 --video\n");
+}
+
+// Would catch lines that do not find the environment of the run.
+TEST_F(SummaryTest, NamesTheFunctionOfAPythonEnvironment) {
+  MakeFolders(run_ / "checkpoints/step-000000000300");
+  AtomicWriteFile(run_ / "checkpoints/step-000000000300/manifest.yaml", "x");
+  ::setenv("REPLICANT_MAKE_ENV", "/my robot.py:make", /*overwrite=*/1);
+  const auto summary = [&](const std::string& task) {
+    config_.task.name = task;
+    return SummaryTable(
+        config_,
+        {.status = "complete", .reason = "time limit", .wall_clock_s = 20.0},
+        {}, run_, Commands::InFolder("/bin/x"));
+  };
+  const std::string own = summary("python-environment");
+  const std::string other = summary("walker-walk");
+  ::unsetenv("REPLICANT_MAKE_ENV");
+  for (const char* const line : {"to resume", "to evaluate"}) {
+    const std::string start = fmt::format(
+        "{:<18}  REPLICANT_MAKE_ENV='/my robot.py:make' /bin/x/", line);
+    EXPECT_NE(own.find(start), std::string::npos) << own;
+  }
+  EXPECT_EQ(own.find("--video"), std::string::npos) << own;
+  EXPECT_EQ(other.find("REPLICANT_MAKE_ENV"), std::string::npos) << other;
 }
 
 TEST_F(SummaryTest, SaysSinceWhenAResumedRunCounts) {

@@ -129,6 +129,19 @@ TEST_F(TrainingEvaluationTest, AGoodReturnEndsTheRun) {
   ASSERT_EQ(best.size(), 1U);
   const CommandResult by_hand = RunEvaluator({"--checkpoint", best[0]});
   EXPECT_TRUE(by_hand.status.ok()) << by_hand.output;
+  EXPECT_EQ(RunEvaluator({"--checkpoint", run_, "--which", "best"}).output,
+            by_hand.output);
+  // it has no critic
+  const auto model = folder_.path() / "best.onnx";
+  const CommandResult exported = RunCommand(
+      {.command = {std::filesystem::path(REPLICANT_FLEET).parent_path() /
+                       "export",
+                   "--checkpoint", run_, "--which", "best", "--to", model}},
+      std::chrono::minutes(3));
+  EXPECT_TRUE(exported.status.ok()) << exported.output;
+  EXPECT_THAT(exported.output,
+              HasSubstr("checkpoint " + best[0].string() + "\n"));
+  EXPECT_TRUE(std::filesystem::exists(model));
   EXPECT_THAT(ReadFile(run_ / "fleet.jsonl"), HasSubstr("replay/items"));
   EXPECT_FALSE(std::filesystem::exists(run_ / "videos"));
 }

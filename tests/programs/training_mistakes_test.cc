@@ -38,7 +38,13 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("evaluation={enabled: false, stop_at_return: 5}",
          "evaluation.stop_at_return: needs evaluations");
   expect("task.suite_folder=/nowhere", "/nowhere", 1);
-  expect("task.pixels={enabled: true, camera: front}", "front");
+  expect("task.pixels={enabled: true, camera: front}",
+         "fleet: --set task.pixels={enabled: true, camera: front}: "
+         "task.pixels.camera: cartpole-swingup: no camera 'front'; allowed: ");
+  expect("task.mjcf=/nowhere.xml",
+         "fleet: --set task.mjcf=/nowhere.xml: task.mjcf: MJCF: /nowhere.xml: "
+         "no such file",
+         1);
   expect("agent.networks.encoder.kind=light",
          "agent.networks.encoder.kind: wants pixels");
   expect("replay.tables.default.max_size=100",
@@ -109,7 +115,7 @@ TEST_F(TrainingMistakesTest, AnAddressInUseIsNamed) {
   const CommandResult result = RunFleet({"replay.bind=" + endpoint});
   EXPECT_EQ(result.status.code, kExitConfig);
   EXPECT_THAT(result.output,
-              HasSubstr("fleet: replay.bind: bind " + endpoint +
+              HasSubstr(": replay.bind: bind " + endpoint +
                         ": Address already in use; hint: another process "
                         "listens there"));
   EXPECT_FALSE(std::filesystem::exists(run_));

@@ -436,6 +436,11 @@ TEST_F(TrainingTest, TwoRunsSideBySideNeedNoKey) {
   first.Signal(SIGINT);
   const auto ended = first.Wait(std::chrono::minutes(3));
   EXPECT_TRUE(ended && ended->ok()) << ReadFile(folder_.path() / "out");
+  const CommandResult over = RunCommand({.command = {replay, "--status", run_}},
+                                        std::chrono::minutes(3));
+  EXPECT_EQ(over.output,
+            "replay: --status " + run_.string() +
+                ": the run has ended (stopped), and its replay with it\n");
 }
 
 }  // namespace

@@ -292,6 +292,14 @@ def test_a_training_does_not_start_while_a_role_imports_the_file(tmp_path):
         _make_env.find(f"{file}:make")
 
 
+def test_a_notebook_names_a_function_of_a_file():
+    ended = subprocess.run(
+        [sys.executable, "-c", "from replicant import _make_env\n"
+         f"print(_make_env.name_of({f'{ROOT}/examples/python/own_environment.py:Pole'!r}))"],
+        text=True, capture_output=True, timeout=60, check=False, env=_process.environment())
+    assert (ended.stdout, ended.stderr) == (f"{ROOT}/examples/python/own_environment.py:Pole\n", "")
+
+
 @pytest.mark.parametrize("kind", ["stdin", "notebook", "notebook with a file", "-c"])
 def test_a_function_without_a_file_is_refused(tmp_path, kind):
     text = ENVIRONMENT + TRAIN

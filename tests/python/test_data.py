@@ -60,7 +60,8 @@ def test_robomimic_takes_its_last_observation_from_next_obs(tmp_path):
     np.testing.assert_array_equal(steps.discount, [1, 1, 0])
 
 
-def test_an_episode_without_last_observation_keeps_its_last_step_only_if_it_terminates(tmp_path):
+def test_an_episode_without_last_observation_keeps_its_last_step_only_if_it_terminates(tmp_path,
+                                                                                       capsys):
     file = make_robomimic(tmp_path / "demo.hdf5", has_next=False)
     steps, = steps_of(format="robomimic", path=str(file))
     np.testing.assert_array_equal(steps.observation[:, 0], [0, 1, 2, 2])
@@ -68,6 +69,13 @@ def test_an_episode_without_last_observation_keeps_its_last_step_only_if_it_term
     cut, = steps_of(format="robomimic", path=str(file), terminated={"constant": False})
     np.testing.assert_array_equal(cut.observation[:, 0], [0, 1, 2])
     np.testing.assert_array_equal(cut.reward, [0, 0])
+    assert (steps.num_left_out, cut.num_left_out) == (0, 1)
+    mapping = tmp_path / "map.yaml"
+    mapping.write_text(f"format: robomimic\npath: {file}\nterminated: {{constant: false}}\n")
+    assert main(["import", str(mapping), "--to", str(tmp_path / "prior")]) == 0
+    assert capsys.readouterr().out == (
+        f"{tmp_path}/prior: 1 episodes, 2 steps; the last step of 1 left out: no observation after "
+        "it\n")
 
 
 def test_robomimics_data_of_a_whole_episode_is_no_column(tmp_path):
@@ -119,6 +127,10 @@ def test_an_import_is_what_a_reader_draws(tmp_path):
     # by which a run knows pictures of other sides
     about = json.loads((tmp_path / "prior/prior.json").read_text())
     assert about["frame_shapes"] == [[8, 6, 3]]
+    # and actions of other bounds
+    assert (about["action_low"], about["action_high"]) == ([-2.0], [2.0])
+    assert about["columns"] == {"observation": ["observations/arm"],
+                                "frame": ["observations/camera"], "action": ["actions"]}
     signature = replay.Signature(observation=((2,), "float32"), action=((1,), "float32"),
                                  frame=((8, 6, 3), "uint8"))
     tables = {"default": {"n_step": 1, "max_size": 1 << 24, "sampler": "uniform"}}
@@ -246,6 +258,13 @@ def test_a_mapping_that_cannot_be_used_is_named_by_its_key(keys, message):
     with pytest.raises(ConfigError) as raised:
         data.Mapping.of(keys, "map.yaml")
     assert str(raised.value) == message
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path):
+    (tmp_path / "map.yaml").write_text("format: minari\npath: d\n\npath: e\n")
+    with pytest.raises(ConfigError) as raised:
+        data.Mapping.load(tmp_path / "map.yaml")
+    assert str(raised.value) == f"{tmp_path}/map.yaml:4: path: given twice"
 
 
 def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(tmp_path):

@@ -389,6 +389,8 @@ def test_record_plays_a_function_and_an_export_needs_a_known_format(tmp_path):
      "make_env: got 'a.py:b', but {r} is a recording; only a run takes it"),
     ({"pictures": "video"}, ["--pictures", "video"],
      "pictures: got 'video' with the format 'minari'; only lerobot's can be chosen"),
+    ({"fps": 20.0}, ["--fps", "20"],
+     "fps: got 20.0 with the format 'minari'; want a number above 0, of lerobot only"),
 ])
 def test_an_option_that_does_nothing_for_a_recording_is_refused(tmp_path, capsys, options, words,
                                                                 message):

@@ -270,6 +270,18 @@ def test_several_cameras_are_an_image_each():
     assert list(spec) == ["pixels/side", "pixels/back"]
 
 
+def test_a_number_is_both_sides_of_a_picture():
+    assert envs.make("cheetah-run", pixels=8).observation_space.shape == (8, 8, 9)
+    for pixels in (True, 8.5, [8, (8, 8)]):
+        with pytest.raises(ValueError, match="pixels: got .*, want .height, width., a number for "):
+            envs.make("cheetah-run", pixels=pixels, camera=["side", "back"])
+
+
+def test_a_task_in_two_words_is_named():
+    with pytest.raises(errors.InvalidArgument, match=r"hint: envs.load\('cartpole-swingup'\)"):
+        envs.load("cartpole", "swingup")
+
+
 def test_cameras_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"pixels: got \[\(8, 8\)\] for 2 cameras, want \(height"):
         envs.make("cheetah-run", pixels=[(8, 8)], camera=["side", "back"])

@@ -2,6 +2,7 @@
 
 import json
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -11,6 +12,8 @@ pytest.importorskip("yaml")
 from data_sets import message_of, recorded, steps_of  # noqa: E402
 
 from replicant import data  # noqa: E402
+from replicant._adapter import control_timestep_s  # noqa: E402
+from replicant.data._command import main  # noqa: E402
 from replicant.data._import import open_source  # noqa: E402
 from replicant.data._recording import Writer  # noqa: E402
 from replicant.errors import ConfigError, InvalidArgument, IoError  # noqa: E402
@@ -53,6 +56,30 @@ def test_an_export_to_lerobot_comes_back(tmp_path, pictures):
         # 30 of AV1's CRF
         assert error.max() == 0 if pictures == "png" else error.mean() < 4
     source.close()
+
+
+def test_the_rate_of_a_data_set_is_given_where_the_source_does_not_say_it(tmp_path):
+    pytest.importorskip("pyarrow")
+    Writer(tmp_path / "r", ([-2.0], [2.0]), None).write(recorded(4, True))
+    with pytest.raises(ConfigError) as raised:
+        data.export(tmp_path / "r", tmp_path / "lr", "lerobot")
+    assert str(raised.value) == (
+        "the environment does not say how many steps a second has, which the format needs; hint: "
+        "fps=N, or --fps N; an environment says it by dt or by metadata['render_fps']")
+    assert main(["export", str(tmp_path / "r"), "--to", str(tmp_path / "lr"), "--format", "lerobot",
+                 "--fps", "20"]) == 0
+    source = open_source(data.Mapping.of({"format": "lerobot", "path": str(tmp_path / "lr")}))
+    assert source.frames_per_second == 20.0
+    source.close()
+
+
+def test_gymnasiums_rate_of_pictures_is_that_of_the_steps():
+    class Environment(gymnasium.Env):
+        metadata = {"render_fps": 25}
+
+    assert control_timestep_s(Environment()) == 0.04
+    Environment.dt = 0.5
+    assert control_timestep_s(Environment()) == 0.5
 
 
 def test_lerobot_becomes_steps_once_the_mapping_gives_what_it_lacks(tmp_path):

@@ -9,6 +9,22 @@ import pytest
 from pendulum import PENDULUM, own_task
 
 from replicant import envs, errors
+from replicant._adapter import Adapter
+
+
+def test_a_task_with_pixels_is_an_environment_of_a_training():
+    cameras = PENDULUM.replace('<camera name="side"', '<camera name="top" pos="0 0 3"/><camera '
+                               'name="side"')
+    options = {"pixels": (8, 6), "camera": ["side", "top"], "state": True}
+    env = envs.make(own_task(mjcf=cameras), **options, frame_stack=1)
+    face = Adapter(env)
+    assert face.images == [("pixels/side", [8, 6, 3]), ("pixels/top", [8, 6, 3])]
+    assert face.observation == [("state", [2])]
+    with pytest.raises(errors.ConfigError) as raised:
+        Adapter(envs.make(own_task(mjcf=cameras), **options))
+    assert str(raised.value).endswith(
+        "; hint: one frame, as envs.make(..., frame_stack=1) gives it; task.pixels.frame_stack "
+        "stacks them")
 
 
 def test_a_task_in_python_says_start_observation_reward_and_end():
@@ -207,9 +223,10 @@ def test_a_task_starts_in_a_keyframe_and_moves_mocap_bodies():
         seen.append((physics.qpos.tolist(), physics.act.tolist(),
                      physics.mocap_position("hand").tolist()))
         physics.set_keyframe(0)
-        physics.act = np.array([0.75])
-        physics.set_mocap_position("hand", np.array([0.1, 0.2, 0.3]))
-        physics.set_mocap_quaternion("hand", np.array([0.0, 1.0, 0.0, 0.0]))
+        # as NumPy takes them
+        physics.act = 0.75
+        physics.set_mocap_position("hand", [0.1, 0.2, 0.3])
+        physics.set_mocap_quaternion("hand", np.array([0, 1, 0, 0]))
 
     task = envs.Task(name="rig", mjcf=RIG, reward=lambda physics: physics.tendon_length("rope"),
                      observation=lambda physics: {
@@ -233,6 +250,10 @@ def test_a_task_starts_in_a_keyframe_and_moves_mocap_bodies():
     (lambda p: p.set_keyframe(2), "keyframe 2 given; the model has 2"),
     (lambda p: p.set_mocap_position("arm", np.zeros(3)), "body 'arm' has no mocap=\"true\""),
     (lambda p: p.set_mocap_quaternion("hand", np.ones(1)), "got 1 numbers, want 4"),
+    (lambda p: p.set_mocap_quaternion("hand", 0.5), "physics.hand: got 1 numbers, want 4"),
+    (lambda p: setattr(p, "act", [[0.5]]), "physics.act: got [[0.5]], want 1 numbers"),
+    (lambda p: setattr(p, "act", "much"), "physics.act: got 'much', want 1 numbers"),
+    (lambda p: setattr(p, "act", None), "physics.act: got None, want 1 numbers"),
     (lambda p: p.tendon_length("rop"), "no tendon named 'rop' in the model; did you mean 'rope'?"),
 ])
 def test_a_part_that_the_model_lacks_is_named(call, message):

@@ -48,6 +48,8 @@ def test_a_training_leaves_its_curves_and_a_policy(run):
     assert np.isfinite(curves["critic_loss"][updated]).all()
     policy = run.policy()
     assert policy.step == 60
+    assert repr(run) == f"<replicant.Run {run.folder}>"
+    assert repr(policy) == f"<replicant.Policy {run.folder}/checkpoints/step-000000000060>"
     assert replicant.Run.open(run.folder).policy().checkpoint == policy.checkpoint
 
 
@@ -73,6 +75,9 @@ def test_an_evaluation_repeats_and_equals_the_evaluators(run):
     returns = policy.evaluate(4, seed=0)
     np.testing.assert_array_equal(policy.evaluate(4, seed=0), returns)
     assert returns.shape == (4,) and (returns >= 0).all()
+    with pytest.raises(errors.InvalidArgument,
+                       match="evaluate: unknown option episodes; did you mean num_episodes?"):
+        policy.evaluate(episodes=2)
     assert first_return_by_evaluator(run) == pytest.approx(returns[0], rel=1e-3)
 
 
@@ -149,7 +154,13 @@ def test_the_example_films_a_policy(run, tmp_path):
 def test_a_run_is_resumed_and_stopped(run, tmp_path):
     with pytest.raises(errors.Error, match="max_steps"):
         run.resume().wait(timeout=280)
-    longer = run.resume(**{"learner.limits.max_steps": 90}).wait(timeout=280)
+    # not that of the earlier try, which the same log has
+    with pytest.raises(errors.ConfigError) as refused:
+        run.resume({"learner.no_such_key": 1}).wait(timeout=280)
+    assert "no_such_key" in str(refused.value) and "max_steps" not in str(refused.value)
+    with pytest.raises(errors.ConfigError, match="overrides: got 'max_steps'; want a dictionary"):
+        run.resume("max_steps")
+    longer = run.resume({"learner.limits.max_steps": 90}).wait(timeout=280)
     assert longer.policy().step == 90
     endless = replicant.train(CONFIG, {**SHORT, "learner.limits.max_steps": 10**7},
                               folder=tmp_path / "run")
@@ -208,6 +219,19 @@ def test_a_bad_key_is_an_error_with_the_fleets_message(tmp_path):
         failing.wait(timeout=280)
 
 
+def test_a_block_ends_with_the_failure_of_its_training(tmp_path):
+    def fail(folder, error=None):
+        with replicant.train(CONFIG, {"learner.no_such_key": 1}, folder=folder) as failing:
+            failing._process.wait(timeout=280)
+            if error is not None:
+                raise error
+
+    with pytest.raises(errors.ConfigError, match="no_such_key"):
+        fail(tmp_path / "run")
+    with pytest.raises(KeyError):
+        fail(tmp_path / "other", KeyError())
+
+
 def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
     policy = run.policy()
     with pytest.raises(errors.InvalidArgument, match=r"of the shape \(3,\), want \(5,\)"):
@@ -216,6 +240,26 @@ def test_a_policy_refuses_what_does_not_fit(run, tmp_path):
         replicant.Policy.load(tmp_path)
     with pytest.raises(errors.IoError, match="no such folder"):
         replicant.Policy.load(tmp_path / "nothing")
+
+
+def test_a_young_runs_checkpoints_are_named(tmp_path):
+    (tmp_path / "config.yaml").touch()
+
+    def message(given, which="newest"):
+        with pytest.raises(errors.IoError) as raised:
+            replicant.Policy.load(given, which=which)
+        return str(raised.value)
+
+    assert message(tmp_path) == f"{tmp_path}: the run has no checkpoint yet"
+    assert message(tmp_path, "best") == f"{tmp_path}: the run has no evaluated policy in best yet"
+    best = tmp_path / "best/step-000000000004"
+    best.mkdir(parents=True)
+    (best / "checkpoint.json").touch()
+    assert message(tmp_path) == (
+        f"{tmp_path}: the run has no checkpoint yet; hint: which='best'")
+    assert message(best.parent) == (
+        f"{best.parent}: no checkpoint; hint: {tmp_path}, or a folder step-... in its checkpoints "
+        "or best")
 
 
 def test_a_fleet_that_is_not_there_is_an_error(monkeypatch):

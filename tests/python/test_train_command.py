@@ -13,6 +13,7 @@ import pytest
 
 import replicant
 from replicant import _process, _recipes, _train_command, envs, errors
+from replicant.__main__ import PROGRAMS
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 # they need MPI, or a data set, or are no recipe
@@ -54,6 +55,10 @@ def test_the_package_has_the_recipes_of_the_repository():
 def test_a_name_is_a_recipe_a_task_or_a_file(tmp_path, monkeypatch):
     folder = _recipes.FOLDER
     assert _recipes.find("cartpole_swingup_state") == (folder / "cartpole_swingup_state.yaml", {})
+    assert _recipes.find("distracting/easy") == (folder / "distracting/easy.yaml", {})
+    with pytest.raises(errors.ConfigError, match="config: got {'task.name': 1}; want the path of a "
+                       "YAML file, or the name of a recipe or a task; hint: keys"):
+        replicant.train({"task.name": 1}, folder=tmp_path)
     # a task with its own recipe, and one without
     assert _recipes.find("walker-walk") == (folder / "walker_walk_pixels.yaml", {})
     assert _recipes.find("finger-spin") == (
@@ -78,6 +83,8 @@ def test_every_task_of_the_suite_has_a_recipe():
      "the names"),
     ("configs/walker_walk_state.yaml", "configs/walker_walk_state.yaml: no such file; hint: the "
      "package has this recipe by the name walker_walk_state"),
+    ("configs/distracting/easy.yaml", "configs/distracting/easy.yaml: no such file; hint: the "
+     "package has this recipe by the name distracting/easy"),
     ("my.yaml", "my.yaml: no such file; hint: replicant train --list prints the names of recipes"),
 ])
 def test_any_other_name_is_an_error_that_helps(name, message, tmp_path, monkeypatch):
@@ -124,6 +131,52 @@ def test_arguments_of_the_fleet_pass_through(tmp_path):
     failed = command("smoke", "--set", "learner.no_such_key=1", cwd=tmp_path, check=False)
     assert failed.returncode != 0 and "no_such_key" in failed.stderr
     assert "in Python" not in failed.stdout
+
+
+def test_the_variable_of_make_env_names_the_environment_that_is_trained(tmp_path, monkeypatch):
+    example = CONFIGS.parent / "examples/python/own_environment.py"
+    monkeypatch.chdir(example.parent)
+    monkeypatch.setenv("REPLICANT_MAKE_ENV", f"{example.name}:Pole")
+    words = []
+    _train_command.main(["finger-spin", "--set", f"run.dir={tmp_path}"],
+                        lambda given: words.extend(given) or 3)
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    assert settings["task.name"] == "python-environment"
+    # neither films nor the limits of another task
+    assert settings["evaluation.video.enabled"] == "false"
+    assert settings["learner.limits.max_frames"] == "0"
+    monkeypatch.setenv("REPLICANT_MAKE_ENV", "nothing.py:Pole")
+    refused = subprocess.run([*_process.python("replicant"), "fleet", "--config", "none.yaml"],
+                             env=_process.environment(), text=True, capture_output=True,
+                             timeout=60, check=False)
+    assert (refused.returncode, refused.stderr) == (
+        78, f"fleet: REPLICANT_MAKE_ENV: {example.parent}/nothing.py: no such file\n")
+
+
+def test_the_program_names_its_version_and_its_commands():
+    def run(*words):
+        return subprocess.run([*_process.python("replicant"), *words], env=_process.environment(),
+                              text=True, capture_output=True, timeout=60, check=False)
+
+    assert run("--version").stdout == f"replicant {replicant.__version__}\n"
+    wrong = run("lernar")
+    assert wrong.returncode == 1
+    assert wrong.stderr == (
+        "replicant: no command 'lernar'; did you mean learner?; commands: train, benchmark, "
+        "check-env, data, report, fleet, learner, actor, evaluator, replay, lockstep, export, plan, "
+        "check-data\n")
+    # what the compiled module has
+    found = subprocess.run(
+        [sys.executable, "-c", "from replicant.__main__ import _run; _run(['none'])"], text=True,
+        env=_process.environment(), capture_output=True, timeout=60, check=False)
+    assert found.stderr.endswith(f"the first argument is the program: {', '.join(PROGRAMS)}\n")
+
+
+@pytest.mark.parametrize("words", [["--status", "RUN"], ["--set", "a=1", "--resume=RUN"]])
+def test_commands_for_a_run_have_no_recipe(words):
+    given = []
+    assert _train_command.main(words, lambda found: given.extend(found) or 5) == 5
+    assert given == ["fleet", *words]
 
 
 # --- programs that are missing ---

@@ -168,6 +168,14 @@ std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {
   return State();
 }
 
+std::vector<std::string> AgentWorkload::ModelVariables() {
+  graph::Graph graph;
+  BuildModel(graph, /*batch_size=*/1);
+  std::vector<std::string> names;
+  for (const auto& variable : graph.variables()) names.push_back(variable.name);
+  return names;
+}
+
 std::vector<std::pair<std::string, graph::Output>> AgentWorkload::BuildModel(
     graph::Graph& graph, int64_t batch_size) const {
   return {{"action", agent_->BuildPolicy(graph, spec_.task,

@@ -56,6 +56,8 @@ class AgentWorkload : public Workload {
   }
   std::string PublishedTopic() const override { return agents::kPolicyTopic; }
   std::map<std::string, std::string> PublishedMetadata() const override;
+  // The variables that BuildModel() reads: of averages these alone.
+  std::vector<std::string> ModelVariables() override;
   // The policy without noise: "observation" to "action" in [-1, 1].
   std::vector<std::pair<std::string, graph::Output>> BuildModel(
       graph::Graph& graph, int64_t batch_size) const override;

@@ -36,7 +36,9 @@ def _import(arguments) -> None:
 
     job = import_data(arguments.mapping, arguments.to, _Progress())
     left_out = f"; {job.num_left_out} left out: no whole step" if job.num_left_out else ""
-    print(f"{arguments.to}: {job.total} episodes, {job.num_steps} steps{left_out}")
+    cut = (f"; the last step of {job.num_cut} left out: no observation after it"
+           if job.num_cut else "")
+    print(f"{arguments.to}: {job.total} episodes, {job.num_steps} steps{cut}{left_out}")
 
 
 def _export(arguments) -> None:
@@ -44,7 +46,7 @@ def _export(arguments) -> None:
 
     count = export(arguments.source, arguments.to, arguments.format, episodes=arguments.episodes,
                    which=arguments.which, pictures=arguments.pictures,
-                   make_env=arguments.make_env)
+                   make_env=arguments.make_env, fps=arguments.fps)
     print(f"{arguments.to}: {count} episodes")
 
 
@@ -67,6 +69,8 @@ def main(argv: list[str]) -> int:
                          help="of lerobot: png, without loss, or video, AV1; default png")
     command.add_argument("--make-env",
                          help="FILE.py:NAME or MODULE:NAME, of a run that was trained with make_env")
+    command.add_argument("--fps", type=float,
+                         help="of lerobot: steps of a second, where the source does not say it")
     command.set_defaults(run=_export)
     arguments = parser.parse_args(argv)
     try:

@@ -166,7 +166,7 @@ class _OwnEnvironment:
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
            episodes: int | None = None, which: str = "newest", pictures: str = "png",
-           make_env: Callable | str | None = None,
+           make_env: Callable | str | None = None, fps: float | None = None,
            progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Writes a data set into the new folder `folder` and returns its number of episodes.
 
@@ -180,12 +180,13 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
     which     of a run's policies plays: the "newest", or the "best"
     pictures  of lerobot: "png", without loss, or "video", AV1
     make_env  of a run that was trained with it, see replicant.train()
+    fps       of lerobot: steps of a second, where the source does not say it
     progress  called after each episode with the number of those written, and of all
 
     The folder appears when all is written.
     """
     to, source = pathlib.Path(folder), pathlib.Path(source)
-    _check(source, format, episodes, which, pictures, make_env)
+    _check(source, format, episodes, which, pictures, make_env, fps)
     if to.exists():
         raise IoError(f"{folder}: exists; choose another folder, or remove it")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +195,8 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
         with contextlib.closing(_open(source, played, episodes, which, make_env)) as opened:
             module = importlib.import_module(f"replicant.data.{FORMATS[format]}")
             options = {"pictures": pictures} if format == "lerobot" else {}
-            writer = module.Writer(part, opened.bounds, opened.frames_per_second, to.name, **options)
+            frames_per_second = opened.frames_per_second if fps is None else fps
+            writer = module.Writer(part, opened.bounds, frames_per_second, to.name, **options)
             for done, episode in enumerate(opened.episodes()):
                 writer.write(episode)
                 progress(done + 1, len(opened))
@@ -203,13 +205,16 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, format: str, *,
     return len(opened)
 
 
-def _check(source: pathlib.Path, format: str, episodes, which, pictures, make_env) -> None:
+def _check(source: pathlib.Path, format: str, episodes, which, pictures, make_env, fps) -> None:
     """ConfigError for an option that is wrong or would do nothing."""
     if format not in FORMATS:
         raise ConfigError(f"format: got {format!r}, want {', '.join(FORMATS)}")
     if pictures != "png" and format != "lerobot":
         raise ConfigError(f"pictures: got {pictures!r} with the format {format!r}; only lerobot's "
                           "can be chosen")
+    if fps is not None and (format != "lerobot" or not 0 < fps < math.inf):
+        raise ConfigError(f"fps: got {fps!r} with the format {format!r}; want a number above 0, of "
+                          "lerobot only")
     if (source / "recording.json").exists():
         for name, given, default in (("episodes", episodes, None), ("which", which, "newest"),
                                      ("make_env", make_env, None)):

@@ -45,6 +45,7 @@ class Import:
     total, done    episodes of the data set, and those that are written or left out
     num_steps      of the agent, so far
     num_left_out   episodes without a whole step
+    num_cut        episodes without their last step, after which the file has no observation
     """
 
     def __init__(self, mapping: Mapping, folder):
@@ -56,7 +57,7 @@ class Import:
         self._source = open_source(mapping)
         self._converter = Converter(mapping, self._source)
         self.total = min(len(self._source), mapping.episodes or len(self._source))
-        self.done = self.num_steps = self.num_left_out = 0
+        self.done = self.num_steps = self.num_left_out = self.num_cut = 0
         self._resume()
 
     def _resume(self) -> None:
@@ -69,7 +70,7 @@ class Import:
         if about["mapping"] != json.loads(json.dumps(self._mapping.key())):
             raise ConfigError(f"{self._part}: a part of an import by another mapping; remove it")
         self.done, self.num_steps = about["episodes"], about["steps"]
-        self.num_left_out = about["left_out"]
+        self.num_left_out, self.num_cut = about["left_out"], about.get("cut", 0)
 
     def run(self, progress: Callable[["Import"], None] = lambda _: None) -> None:
         """Imports what is left; `progress` is called after each episode."""
@@ -117,6 +118,7 @@ class Import:
         for _ in range(3):
             if self._try_append(writer, steps):
                 self.num_steps += len(steps.action)
+                self.num_cut += steps.num_left_out
                 return
         raise IoError(f"{self._part}: the replay takes no more steps")
 
@@ -159,9 +161,12 @@ class Import:
         part = self._part / f"{_ABOUT}.part"
         part.write_text(json.dumps({
             "mapping": self._mapping.key(), "episodes": self.done, "steps": self.num_steps,
-            "left_out": self.num_left_out,
+            "left_out": self.num_left_out, "cut": self.num_cut,
             "observation_size": self._converter.observation_size,
             "action_size": self._converter.action_size,
+            "action_low": self._converter.action_low.tolist(),
+            "action_high": self._converter.action_high.tolist(),
+            "columns": self._converter.columns,
             "frame_shapes": [[int(size) for size in shape]
                              for shape in self._converter.frame_shapes]}, default=str),
             encoding="utf-8")

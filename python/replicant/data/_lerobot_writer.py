@@ -29,7 +29,9 @@ class Writer:
         if pictures not in ("png", "video"):
             raise ConfigError(f"pictures: got {pictures!r}, want png or video")
         if frames_per_second is None or frames_per_second <= 0:
-            raise ConfigError("the recording has no frames per second, which the format needs")
+            raise ConfigError("the environment does not say how many steps a second has, which the "
+                              "format needs; hint: fps=N, or --fps N; an environment says it by dt "
+                              "or by metadata['render_fps']")
         self._fps = fractions.Fraction(frames_per_second).limit_denominator(1000)
         self._folder, self._pictures, self._name = pathlib.Path(folder), pictures, name
         (self._folder / "meta").mkdir(parents=True)

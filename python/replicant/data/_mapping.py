@@ -42,6 +42,7 @@ class Steps:
                  one after the other; or None
     action       float32 [T, A], in [-1, 1]
     reward, discount  float32 [T]
+    num_left_out   steps of the file at its end without an observation after them
     """
 
     observation: np.ndarray | None
@@ -49,6 +50,7 @@ class Steps:
     action: np.ndarray
     reward: np.ndarray
     discount: np.ndarray
+    num_left_out: int = 0
 
 
 @dataclasses.dataclass
@@ -77,9 +79,15 @@ class Mapping:
         yaml = need("yaml", "a mapping file")
         path = pathlib.Path(file)
         try:
-            keys = yaml.safe_load(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            keys = yaml.safe_load(text)
+            root = yaml.compose(text, yaml.SafeLoader)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ConfigError(f"{file}: {error}") from None
+        names = [key for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
+        for i, name in enumerate(names):
+            if name.value in [earlier.value for earlier in names[:i]]:
+                raise ConfigError(f"{file}:{name.start_mark.line + 1}: {name.value}: given twice")
         return cls.of(keys, str(file))
 
     @classmethod
@@ -173,11 +181,17 @@ class Converter:
         self.frame_shapes = shapes = [source.columns[name].shape for name in self._frame]
         self.frame_shape = ((*shapes, None)[0] if len(shapes) < 2 else
                             (sum(math.prod(shape) for shape in shapes),))
-        self._low, self._high = self._bounds()
+        # of the task, [A]: what becomes -1 and 1
+        self.action_low, self.action_high = self._bounds()
         rules = [rule for rule in (self._reward, self._terminated) if isinstance(rule, str) and rule]
         # a function may look at everything
         self.names = (list(source.columns) if self._functions else list(dict.fromkeys(
             [*self._observation, *self._action, *self._frame, *rules])))
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """What the steps are made of: the names by their meaning, in their order."""
+        return {"observation": self._observation, "frame": self._frame, "action": self._action}
 
     def _has(self) -> str:
         columns = ", ".join(f"{name} {column}" for name, column in self._source.columns.items())
@@ -340,7 +354,8 @@ class Converter:
             observation=observation, frame=frames,
             action=(np.add.reduceat(action, starts, axis=0) / lengths[:, None]).astype(np.float32),
             reward=(self._mapping.reward_scale * reward).astype(np.float32),
-            discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32))
+            discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32),
+            num_left_out=episode.num_steps - num_steps)
 
     def _frames(self, episode: Episode, rows: np.ndarray) -> np.ndarray:
         """The pictures of these rows, [len(rows), *frame_shape]."""
@@ -358,12 +373,12 @@ class Converter:
 
     def _to_unit(self, episode: Episode, action: np.ndarray) -> np.ndarray:
         """From the bounds to [-1, 1]."""
-        unit = 2.0 * (action - self._low) / (self._high - self._low) - 1.0
+        unit = 2.0 * (action - self.action_low) / (self.action_high - self.action_low) - 1.0
         outside = np.abs(unit) > 1.0 + 1e-4  # more than the rounding of float32
         if outside.any() and not self._mapping.clip_actions:
             step, at = np.argwhere(outside)[0]
             raise InvalidArgument(
                 f"{episode.where}: step {step}: number {at} of the action is {action[step, at]:.6g}, "
-                f"want {self._low[at]:.6g} to {self._high[at]:.6g}; hint: action_low and "
+                f"want {self.action_low[at]:.6g} to {self.action_high[at]:.6g}; hint: action_low and "
                 "action_high, or clip_actions: true")
         return np.clip(unit, -1.0, 1.0)

@@ -1,5 +1,6 @@
 """The environments behind every face."""
 
+import numbers
 import operator
 import os
 import secrets
@@ -41,12 +42,14 @@ def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
     cameras = [camera] if one else list(camera)
     if not cameras:
         raise ValueError("camera: got no camera, want at least one")
-    sizes = list(pixels)
-    if not any(hasattr(size, "__len__") for size in sizes):
+    if isinstance(pixels, numbers.Integral) and not isinstance(pixels, bool):
+        pixels = (pixels, pixels)
+    sizes = list(pixels) if hasattr(pixels, "__iter__") else []
+    if sizes and not any(hasattr(size, "__len__") for size in sizes):
         sizes = [pixels] * len(cameras)
-    if len(sizes) != len(cameras) or any(len(size) != 2 for size in sizes):
+    if len(sizes) != len(cameras) or any(np.shape(size) != (2,) for size in sizes):
         raise ValueError(f"pixels: got {pixels!r} for {len(cameras)} cameras, want (height, width), "
-                         "or one for each camera")
+                         "a number for both, or a list of pairs, one for each camera")
     return [str(name) for name in cameras], [(int(h), int(w)) for h, w in sizes]
 
 

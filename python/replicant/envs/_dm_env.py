@@ -7,6 +7,7 @@ from dm_env import specs
 from replicant._closed import Closed, NoCopy
 from replicant.envs._batch import array_of, make_batch
 from replicant.envs._task import Task
+from replicant.errors import InvalidArgument
 
 
 def _observation_spec(core):
@@ -129,6 +130,9 @@ def load(task: str | Task, num_envs: int | None = None, **options):
 
     Observations are dictionaries with dm_control's names, and "pixels".
     """
+    if isinstance(num_envs, str):
+        raise InvalidArgument(f"envs.load: got the task {task!r} and num_envs {num_envs!r}; want one "
+                              f"name, DOMAIN-TASK; hint: envs.load('{task}-{num_envs}')")
     if num_envs is None:
         return DmEnvironment(task, **options)
     return DmVectorEnvironment(task, num_envs, **options)

@@ -47,7 +47,7 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         task: str | Task,
         num_envs: int = 1,
         *,
-        pixels: tuple[int, int] | Sequence[tuple[int, int]] | None = None,
+        pixels: int | tuple[int, int] | Sequence[tuple[int, int]] | None = None,
         state: bool | None = None,
         frame_stack: int = 3,
         camera: str | int | Sequence[str | int] = 0,
@@ -191,9 +191,9 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
     """Makes `num_envs` environments that step together, with Gymnasium's VectorEnv face.
 
     task                  DOMAIN-TASK of envs.tasks(), or an envs.Task
-    pixels                (height, width) of camera frames: the observation is uint8
-                          [height, width, 3 * frame_stack], oldest frame first; None: no pixels.
-                          Of several cameras one for all, or one for each
+    pixels                (height, width) of camera frames, or a number for both: the observation is
+                          uint8 [height, width, 3 * frame_stack], oldest frame first; None: no
+                          pixels. Of several cameras one for all, or one pair for each
     state                 whether the observation has the float64 arrays; None: unless it has pixels.
                           With pixels and state it is a dictionary
     frame_stack           frames in an observation

@@ -101,6 +101,27 @@ TEST(DocumentTest, BoundsTheNumberOfFiles) {
             std::string::npos);
 }
 
+// Would catch a recipe of Python's package that a file cannot build on.
+TEST(DocumentTest, SaysWhereThePackageHasARecipe) {
+  const TemporaryFolder folder;
+  for (const char* const recipe : {"walker.yaml", "distracting/easy.yaml"}) {
+    MakeFolders((folder.path() / recipe).parent_path());
+    AtomicWriteFile(folder.path() / recipe, "");
+  }
+  ::setenv("REPLICANT_RECIPES", folder.path().c_str(), /*overwrite=*/1);
+  const std::string problems = ProblemsOf(
+      {{"run.yaml", "base: [walker, distracting/easy.yaml, other]\n"}});
+  ::unsetenv("REPLICANT_RECIPES");
+  const std::string hint =
+      ": no such file; hint: the package's recipe is " + folder.path().string();
+  EXPECT_EQ(problems, "run.yaml:1:8: base: open: walker" + hint +
+                          "/walker.yaml\n"
+                          "run.yaml:1:16: base: open: distracting/easy.yaml" +
+                          hint +
+                          "/distracting/easy.yaml\n"
+                          "run.yaml:1:39: base: open: other: no such file");
+}
+
 TEST(DocumentTest, ReportsFilesThatCannotBeRead) {
   EXPECT_EQ(ProblemsOf({{"run.yaml", "base: [no.yaml, {a: 1}, bad.yaml]\n"},
                         {"bad.yaml", "a: b: c\n"}}),

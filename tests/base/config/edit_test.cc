@@ -48,5 +48,25 @@ TEST(EditTest, ReplacesOneValueOfAResolvedConfiguration) {
             "run:\n  dir: \"\"\ntask:\n  mjcf: \"\"\n  n: 20\n");
 }
 
+TEST(EditTest, AProblemGetsThePlaceOfItsKey) {
+  const Document document = Document::FromText(
+      "run.yaml",
+      "task:\n  pixels: {camera: top}\n  fields: [{a: 1}, {b: 2}]\n",
+      {"run.dir=x"});
+  for (const auto& [message, place] : {
+           std::pair("task.pixels.camera: no", "run.yaml:2:20: "),
+           std::pair("task.pixels.height: no", "run.yaml:2:11: "),
+           std::pair("task.fields[1].b: no", "run.yaml:3:24: "),
+           std::pair("task.fields[7].b: no", "run.yaml:3:11: "),
+           std::pair("run.dir: no", "--set run.dir=x: "),
+           std::pair("replay.bind: no", ""),
+           std::pair("task: no", ""),
+           std::pair("no such file", ""),
+           std::pair("/task.pixels: no", ""),
+       }) {
+    EXPECT_EQ(WithPlace(document, message), std::string(place) + message);
+  }
+}
+
 }  // namespace
 }  // namespace replicant::config

@@ -125,6 +125,13 @@ TEST(ReaderTest, ReportsEveryProblemOfTheFileAtOnce) {
       "named_hosts, log, base");
 }
 
+TEST(ReaderTest, SaysHowAFileHasAKeyWithDots) {
+  EXPECT_EQ(ProblemsOf("rate.samples_per_insert: 3\nrate.x: {y: 1}\n"),
+            "run.yaml:1:1: rate.samples_per_insert: unknown key; hint: write "
+            "rate: {samples_per_insert: 3}\n"
+            "run.yaml:2:1: rate.x: unknown key; hint: write rate: {x: ...}");
+}
+
 TEST(ReaderTest, RefusesASectionWithoutKeys) {
   EXPECT_EQ(ProblemsOf("rate:\n"),
             "run.yaml:1:1: rate: has no keys; hint: leave it out for its "

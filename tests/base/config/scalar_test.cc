@@ -157,6 +157,11 @@ TEST(ScalarTest, NamesTheKindOfNodeThatIsWrong) {
       ParseScalar(Text("5", /*is_quoted=*/true), kAnyNumber);
   EXPECT_EQ(quoted.problem, "'5' is quoted and so is text; expected a number");
   EXPECT_EQ(quoted.hint, "; hint: remove the quotes");
+  // without them it would be text, too
+  const ParsedScalar unit =
+      ParseScalar(Text("4GB", /*is_quoted=*/true), kAnyNumber);
+  EXPECT_EQ(unit.problem, "'4GB' is quoted and so is text; expected a number");
+  EXPECT_EQ(unit.hint, "; hint: write 4e9 (bytes)");
 }
 
 TEST(ScalarTest, OffersTheNearestName) {

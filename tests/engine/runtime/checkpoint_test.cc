@@ -118,6 +118,18 @@ TEST_F(CheckpointTest, APartOfItIsLoaded) {
               LoadPartOfCheckpoint(path_, more.store());
             }).find("lacks variable 'extra'"),
             std::string::npos);
+  // the named ones alone
+  Program named;
+  named.runner.graph().AddVariable({.name = "extra", .shape = Shape({1})});
+  named.store().Declare(named.runner.graph());
+  EXPECT_EQ(LoadPartOfCheckpoint(path_, {"net/weight"}, named.store()).step, 7);
+  EXPECT_EQ(ToDoubles(named.store().Get("net/weight").view()),
+            ToDoubles(value_.view()));
+  EXPECT_NE(
+      MessageOf([&] {
+        LoadPartOfCheckpoint(path_, {"net/weight", "extra"}, named.store());
+      }).find("lacks variable 'extra'"),
+      std::string::npos);
 }
 
 TEST_F(CheckpointTest, RefusesAMissingVariable) {

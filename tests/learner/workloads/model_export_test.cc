@@ -162,6 +162,22 @@ TEST(ModelExportTest, PolicyFromTwoCamerasAndState) {
   EXPECT_EQ(named, joined);
 }
 
+// Would catch an export that wants variables which RUN/best does not have.
+TEST(ModelExportTest, APolicysModelHasItsAveragesAlone) {
+  D4pgOptions options;
+  options.agent.average_decay = 0.9;
+  options.spec.task = {.observation = Shape({3}),
+                       .action_minimum = {-1.0},
+                       .action_maximum = {1.0}};
+  AgentWorkload workload = MakeWorkload(options, /*source=*/nullptr);
+  const std::vector<std::string> names = workload.ModelVariables();
+  EXPECT_FALSE(names.empty());
+  for (const std::string& name : names) {
+    EXPECT_TRUE(name.starts_with("average/")) << name;
+    EXPECT_TRUE(workload.variables().Has(name)) << name;
+  }
+}
+
 TEST(ModelExportTest, Classifier) {
   models::resnet::ResNetConfig config;
   config.depth = models::resnet::Depth::k50;
