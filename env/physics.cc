@@ -167,16 +167,33 @@ int Physics::Id(mjtObj type, const std::string& name) const {
   return id;
 }
 
-int Physics::QposAddress(const std::string& joint) const {
-  return model_->jnt_qposadr[JointId(joint)];
+void Physics::RequireSize(const char* type, const std::string& name, int size,
+                          int wanted) const {
+  if (size >= wanted) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} '{}' has the size {}, want at least {}", name_, type,
+                  name, size, wanted));
+}
+
+int Physics::QposAddress(const std::string& joint, int size) const {
+  const int id = JointId(joint);
+  const int type = model_->jnt_type[id];
+  RequireSize("joint", joint,
+              type == mjJNT_FREE   ? 7
+              : type == mjJNT_BALL ? 4
+                                   : 1,
+              size);
+  return model_->jnt_qposadr[id];
 }
 
 int Physics::DofAddress(const std::string& joint) const {
   return model_->jnt_dofadr[JointId(joint)];
 }
 
-int Physics::SensorAddress(const std::string& sensor) const {
-  return model_->sensor_adr[Id(mjOBJ_SENSOR, sensor)];
+int Physics::SensorAddress(const std::string& sensor, int size) const {
+  const int id = Id(mjOBJ_SENSOR, sensor);
+  RequireSize("sensor", sensor, model_->sensor_dim[id], size);
+  return model_->sensor_adr[id];
 }
 
 Vec3 Minus(Span3 a, Span3 b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }
