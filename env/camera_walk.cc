@@ -182,7 +182,9 @@ void CameraWalk::Begin(const Physics& physics, const RandomStream& random) {
       l->high = std::max(place, std::min(l->high, high));
     };
     narrow(own.vertical, 0.0, kPi / 2, &vertical_);
-    narrow(own.horizontal, -kPi, 0.0, &horizontal_);
+    // the half plane around the nearest of the axes x, y, -x and -y
+    const double axis = std::round(own.horizontal / (kPi / 2)) * (kPi / 2);
+    narrow(own.horizontal, axis - kPi / 2, axis + kPi / 2, &horizontal_);
   }
   place_.horizontal = random_.Uniform(horizontal_.low, horizontal_.high);
   place_.vertical = random_.Uniform(vertical_.low, vertical_.high);

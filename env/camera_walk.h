@@ -24,7 +24,8 @@ struct CameraWalkConfig {
   double max_velocity = 0.0, velocity_deviation = 0.0;
   // Of the roll, in radians per step of the agent.
   double max_roll_velocity = 0.0, roll_velocity_deviation = 0.0;
-  // Whether the camera stays above the ground and on its side of the agent.
+  // Whether the camera stays above the ground and on its side of the agent, the
+  // half plane around the axis (x, y, -x or -y) that is nearest to its place.
   bool upper_quadrant = true;
 
   bool IsAny() const;
@@ -41,8 +42,9 @@ struct CameraWalkConfig {
 // at before, at the agent's distance.
 //
 // Differs from the suite's program (distracting_control/camera.py): a camera's
-// own place is always within its limits, and angles do not jump at -pi and pi;
-// steps are steps of the agent, not of control.
+// own place is always within its limits, the side of the agent is its own and
+// not always that of -y, and angles do not jump at -pi and pi; steps are steps
+// of the agent, not of control.
 //
 // Thread-safety: one thread at a time.
 class CameraWalk {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "env/model_bounds.h"
 #include "env/model_fields.h"
 #include "env/name_pattern.h"
 
@@ -135,6 +136,14 @@ bool IsOfAsset(std::string_view field) {
          field.starts_with("skin_");
 }
 
+// Whether bounding volumes depend on the field.
+bool IsOfBounds(std::string_view field) {
+  constexpr std::array<std::string_view, 7> kFields = {
+      "geom_size",  "geom_pos",  "geom_quat",  "body_ipos",
+      "body_iquat", "mesh_vert", "hfield_size"};
+  return std::find(kFields.begin(), kFields.end(), field) != kFields.end();
+}
+
 // Whether a negative number has no meaning in the field.
 bool IsNonNegative(std::string_view field) {
   constexpr std::array<std::string_view, 12> kFields = {
@@ -179,30 +188,10 @@ void SetConstants(Physics& physics) {
   model.stat = statistic;
 }
 
-// Radius of the bounding sphere of a primitive geom with these sizes.
-double BoundingRadius(int type, const double* size) {
-  switch (type) {
-    case mjGEOM_SPHERE:
-      return size[0];
-    case mjGEOM_CAPSULE:
-      return size[0] + size[1];
-    case mjGEOM_CYLINDER:
-      return std::hypot(size[0], size[1]);
-    case mjGEOM_ELLIPSOID:
-      return std::max({size[0], size[1], size[2]});
-    default:  // mjGEOM_BOX
-      return std::hypot(size[0], size[1], size[2]);
-  }
-}
-
 bool IsPrimitive(int type) {
   return type == mjGEOM_SPHERE || type == mjGEOM_CAPSULE ||
          type == mjGEOM_CYLINDER || type == mjGEOM_ELLIPSOID ||
          type == mjGEOM_BOX;
-}
-
-std::vector<double> Copy(const double* data, int64_t size) {
-  return {data, data + size};
 }
 
 }  // namespace
@@ -286,16 +275,10 @@ ModelRandomizer::ModelRandomizer(const std::vector<FieldRandomization>& fields,
       }
       changes_assets_ |= IsOfAsset(field);
       changes_constants_ |= !IsAppearance(field);
-      changes_sizes_ |= field == "geom_size";
+      changes_bounds_ |= IsOfBounds(field);
+      changes_vertices_ |= field == "mesh_vert";
     }
     entries_.push_back(std::move(entry));
-  }
-  if (changes_sizes_) {
-    const mjModel& model = physics.model();
-    bounds_ = {.size = Copy(model.geom_size, 3 * model.ngeom),
-               .rbound = Copy(model.geom_rbound, model.ngeom),
-               .aabb = Copy(model.geom_aabb, 6 * model.ngeom),
-               .bvh = Copy(model.bvh_aabb, 6 * model.nbvhstatic)};
   }
 }
 
@@ -364,7 +347,7 @@ void ModelRandomizer::Draw(Physics& physics, const RandomStream& random,
     Change(entries_[i], random.Substream(fmt::format("field-{}", i)), ramp,
            physics);
   }
-  if (changes_sizes_) UpdateBounds(physics.mutable_model());
+  if (changes_bounds_) FitBounds(physics.mutable_model(), changes_vertices_);
   if (changes_constants_) SetConstants(physics);
 }
 
@@ -406,33 +389,6 @@ void ModelRandomizer::Change(const Entry& entry, RandomStream random,
         }
       }
     });
-  }
-}
-
-// The compiler makes bounding volumes from sizes; mj_setConst does not. A sum
-// of the sizes' growth bounds the growth of a primitive in every direction, so
-// volumes enlarged by it contain the geom.
-void ModelRandomizer::UpdateBounds(mjModel& model) const {
-  std::copy(bounds_.aabb.begin(), bounds_.aabb.end(), model.geom_aabb);
-  std::copy(bounds_.bvh.begin(), bounds_.bvh.end(), model.bvh_aabb);
-  for (int geom = 0; geom < model.ngeom; ++geom) {
-    const double* size = model.geom_size + 3 * geom;
-    const double* before = bounds_.size.data() + 3 * geom;
-    if (std::equal(size, size + 3, before)) {
-      model.geom_rbound[geom] = bounds_.rbound[static_cast<size_t>(geom)];
-      continue;
-    }
-    model.geom_rbound[geom] = BoundingRadius(model.geom_type[geom], size);
-    double growth = 0.0;
-    for (int i = 0; i < 3; ++i) growth += std::max(0.0, size[i] - before[i]);
-    for (int i = 3; i < 6; ++i) model.geom_aabb[6 * geom + i] += growth;
-    const int body = model.geom_bodyid[geom];
-    const int first = model.body_bvhadr[body];
-    for (int node = 0; node < model.body_bvhnum[body]; ++node) {
-      for (int i = 3; i < 6; ++i) {
-        model.bvh_aabb[6 * (first + node) + i] += growth;
-      }
-    }
   }
 }
 

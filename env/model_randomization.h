@@ -64,9 +64,10 @@ struct FieldRandomization {
 // A draw depends on the stream and the field's place in the list only, not on
 // earlier episodes. MuJoCo's constants that follow from the model are computed
 // again: inertial quantities of the default pose by mj_setConst (statistics of
-// the model stay, since cameras depend on them), and the bounding volumes of
-// geoms whose size changes. Masses, inertias, sizes and damping must not become
-// negative; Draw() throws InvalidArgument if they do.
+// the model stay, since cameras depend on them), and bounding volumes. What the
+// compiler derives from a mesh's vertices otherwise stays (FitBounds()).
+// Masses, inertias, sizes and damping must not become negative; Draw() throws
+// InvalidArgument if they do.
 //
 // Domain randomization: arXiv:1703.06907; of dynamics: arXiv:1710.06537.
 //
@@ -108,13 +109,8 @@ class ModelRandomizer {
   std::vector<Entry> entries_;
   bool changes_assets_ = false;
   bool changes_constants_ = false;
-  bool changes_sizes_ = false;
-  // geom_size, geom_rbound, geom_aabb and bvh_aabb of the default model
-  struct Bounds {
-    std::vector<double> size, rbound, aabb, bvh;
-  } bounds_;
-
-  void UpdateBounds(mjModel& model) const;
+  bool changes_bounds_ = false;
+  bool changes_vertices_ = false;
 };
 
 }  // namespace replicant::env

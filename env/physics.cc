@@ -64,6 +64,24 @@ void ReleaseStatistics(mjData& data) {
   (void)madvise(begin + head, size, MADV_DONTNEED);
 }
 
+// Gives a model its disabled parts back at the end of a scope, which may be an
+// error of MuJoCo's.
+class DisabledParts {
+ public:
+  explicit DisabledParts(mjModel& model)
+      : flags_(model.opt.disableflags), before_(flags_) {}
+  ~DisabledParts() { flags_ = before_; }
+  DisabledParts(const DisabledParts&) = delete;
+  DisabledParts& operator=(const DisabledParts&) = delete;
+
+  // Disables these parts, and of the others those of the model only.
+  void Add(int parts) { flags_ = before_ | parts; }
+
+ private:
+  int& flags_;
+  const int before_;
+};
+
 }  // namespace
 
 Physics::Physics(MjModelPtr model, std::string name)
@@ -81,10 +99,9 @@ void Physics::Reset() {
 
 PhysicsStatus Physics::ForwardWithoutActuation() {
   const WarningCounts before = CountWarnings();
-  const int flags = model_->opt.disableflags;
-  model_->opt.disableflags = flags | mjDSBL_ACTUATION;
+  DisabledParts disabled(*model_);
+  disabled.Add(mjDSBL_ACTUATION);
   mj_forward(model_.get(), data_.get());
-  model_->opt.disableflags = flags;
   return StatusSince(before);
 }
 
@@ -99,11 +116,10 @@ PhysicsStatus Physics::Step(int count) {
   // the previous call has already done the first half of the first step; only
   // the sensors of the last step are read, unless the model keeps a history of
   // readings
-  const int flags = model_->opt.disableflags;
-  const int without_sensors =
-      model_->nhistory == 0 ? flags | mjDSBL_SENSOR : flags;
+  DisabledParts disabled(*model_);
+  const int unread = model_->nhistory == 0 ? mjDSBL_SENSOR : 0;
   for (int i = 1; i <= count; ++i) {
-    model_->opt.disableflags = i < count ? without_sensors : flags;
+    disabled.Add(i < count ? unread : 0);
     mj_step2(model_.get(), data_.get());
     mj_step1(model_.get(), data_.get());
   }
@@ -151,16 +167,33 @@ int Physics::Id(mjtObj type, const std::string& name) const {
   return id;
 }
 
-int Physics::QposAddress(const std::string& joint) const {
-  return model_->jnt_qposadr[JointId(joint)];
+void Physics::RequireSize(const char* type, const std::string& name, int size,
+                          int wanted) const {
+  if (size >= wanted) return;
+  throw InvalidArgument(
+      fmt::format("{}: {} '{}' has the size {}, want at least {}", name_, type,
+                  name, size, wanted));
+}
+
+int Physics::QposAddress(const std::string& joint, int size) const {
+  const int id = JointId(joint);
+  const int type = model_->jnt_type[id];
+  RequireSize("joint", joint,
+              type == mjJNT_FREE   ? 7
+              : type == mjJNT_BALL ? 4
+                                   : 1,
+              size);
+  return model_->jnt_qposadr[id];
 }
 
 int Physics::DofAddress(const std::string& joint) const {
   return model_->jnt_dofadr[JointId(joint)];
 }
 
-int Physics::SensorAddress(const std::string& sensor) const {
-  return model_->sensor_adr[Id(mjOBJ_SENSOR, sensor)];
+int Physics::SensorAddress(const std::string& sensor, int size) const {
+  const int id = Id(mjOBJ_SENSOR, sensor);
+  RequireSize("sensor", sensor, model_->sensor_dim[id], size);
+  return model_->sensor_adr[id];
 }
 
 Vec3 Minus(Span3 a, Span3 b) { return {a[0] - b[0], a[1] - b[1], a[2] - b[2]}; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -71,16 +72,22 @@ class Physics {
   int GeomId(const std::string& name) const { return Id(mjOBJ_GEOM, name); }
   int SiteId(const std::string& name) const { return Id(mjOBJ_SITE, name); }
   int JointId(const std::string& name) const { return Id(mjOBJ_JOINT, name); }
-  // First index of a joint in qpos, and in qvel.
-  int QposAddress(const std::string& joint) const;
+  // First index of a joint in qpos, and in qvel. Throws InvalidArgument, too,
+  // for a joint with fewer than `size` numbers of qpos.
+  int QposAddress(const std::string& joint, int size = 1) const;
   int DofAddress(const std::string& joint) const;
-  // First index of a sensor's reading in sensordata.
-  int SensorAddress(const std::string& sensor) const;
+  // First index of a sensor's reading in sensordata. Throws InvalidArgument,
+  // too, for a sensor with fewer than `size` numbers.
+  int SensorAddress(const std::string& sensor, int size = 1) const;
 
   double timestep_s() const { return model_->opt.timestep; }
 
   std::span<const double> qpos() const {
     return {data_->qpos, Size(model_->nq)};
+  }
+  // From element `first` on; empty if there are no more.
+  std::span<const double> QposFrom(int64_t first) const {
+    return qpos().subspan(Size(std::min<int64_t>(first, model_->nq)));
   }
   std::span<double> mutable_qpos() { return {data_->qpos, Size(model_->nq)}; }
   std::span<const double> qvel() const {
@@ -114,6 +121,9 @@ class Physics {
   using WarningCounts = std::array<int, mjNWARNING>;
   WarningCounts CountWarnings() const;
   PhysicsStatus StatusSince(const WarningCounts& before) const;
+  // Throws InvalidArgument unless an object has at least `wanted` numbers.
+  void RequireSize(const char* type, const std::string& name, int size,
+                   int wanted) const;
 
   MjModelPtr model_;
   MjDataPtr data_;

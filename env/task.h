@@ -71,9 +71,9 @@ class Task {
   virtual ~Task() = default;
 
   // Called once with the physics in its default pose. Looks up names, measures
-  // the default pose and draws random model parameters that stay fixed for the
-  // life of the environment. Throws InvalidArgument if the model lacks an
-  // object.
+  // the default pose, and sets or draws model parameters that stay fixed for
+  // the life of the environment; a randomization of the model then begins from
+  // these. Throws InvalidArgument if the model lacks an object.
   virtual void Bind(Physics& physics, RandomStream& random) = 0;
 
   // Draws the start of an episode. The physics is in its default pose; the

@@ -260,6 +260,9 @@ void VectorEnvironment::RunJob(int id) {
                     : environments_[i]->Step(action, job.out);
   } catch (...) {
     job.exception = std::current_exception();
+    // half a step is no place to go on from
+    environments_[i]->SeekEpisode(environments_[i]->counters().episodes);
+    *job.step = {.step_type = StepType::kLast};
   }
 }
 

@@ -40,7 +40,8 @@ struct BatchBuffer {
 // an environment starts the next one with its next step, as in Environment.
 //
 // An environment's exception (a renderer without a device, say) is kept and
-// thrown by the call that would have returned the environment.
+// thrown by the call that would have returned the environment. It ends the
+// episode: the environment's element of `steps` is a last one.
 //
 // Thread-safety: one thread at a time calls the methods.
 class VectorEnvironment {

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <string>
 
+#include "base/error.h"
 #include "env/model_edit.h"
 #include "env/rewards.h"
 
@@ -24,6 +25,10 @@ class Cartpole : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     slider_ = physics.QposAddress("slider");
     hinge_ = physics.QposAddress("hinge_1");
+    if (physics.model().nu == 0) {
+      throw InvalidArgument(physics.name() +
+                            ": the model has no actuator, want at least one");
+    }
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {

@@ -1,5 +1,7 @@
 #include "env/tasks/cheetah.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "env/rewards.h"
 
@@ -13,11 +15,17 @@ constexpr int kSettlingSteps = 200;
 class Cheetah : public Task {
  public:
   void Bind(Physics& physics, RandomStream& /*random*/) override {
+    const mjModel& model = physics.model();
+    if (model.nq != model.njnt) {
+      throw InvalidArgument(fmt::format(
+          "{}: the model has {} joints with {} numbers, want one number each",
+          physics.name(), model.njnt, model.nq));
+    }
     velocity_ = physics.SensorAddress("torso_subtreelinvel");
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {
-    // every joint has one degree of freedom
+    // every joint has one number, so that its place is that of the joint
     const mjModel& model = physics.model();
     double* qpos = physics.mutable_data().qpos;
     for (int joint = 0; joint < model.njnt; ++joint) {
@@ -36,7 +44,7 @@ class Cheetah : public Task {
   void Observe(const Physics& physics,
                ObservationWriter& writer) const override {
     // all but the horizontal position
-    writer.Array("position", physics.qpos().subspan(1));
+    writer.Array("position", physics.QposFrom(1));
     writer.Array("velocity", physics.qvel());
   }
 

@@ -39,22 +39,22 @@ class Stand : public Task {
     skull_ = physics.BodyId("skull");
     torso_ = physics.BodyId("torso");
     pelvis_ = physics.BodyId("pelvis");
-    root_ = physics.QposAddress("root");
+    root_ = physics.QposAddress("root", /*size=*/7);
     for (int joint = 0; joint < model.njnt; ++joint) {
       if (model.jnt_type[joint] == mjJNT_HINGE) hinges_.push_back(joint);
     }
-    com_velocity_ = physics.SensorAddress("torso_linvel");
-    inertial_ = Addresses(physics, {"accelerometer", "velocimeter", "gyro"});
-    forces_ = Addresses(physics, {"foot_L", "foot_R", "hand_L", "hand_R"});
-    touches_ = Addresses(physics, {"palm_L", "palm_R", "sole_L", "sole_R"});
-
-    // constants of the reward, from the default pose
-    torso_height_ = kStandHeightFraction * physics.BodyPosition(torso_)[2];
-    pelvis_height_ = kStandHeightFraction * physics.BodyPosition(pelvis_)[2];
-    body_weight_ = -model.opt.gravity[2] * model.body_subtreemass[torso_];
+    com_velocity_ = physics.SensorAddress("torso_linvel", /*size=*/3);
+    inertial_ = Addresses(physics, {"accelerometer", "velocimeter", "gyro"},
+                          /*size=*/3);
+    forces_ = Addresses(physics, {"foot_L", "foot_R", "hand_L", "hand_R"},
+                        /*size=*/3);
+    touches_ = Addresses(physics, {"palm_L", "palm_R", "sole_L", "sole_R"},
+                         /*size=*/1);
+    MeasureHeights(physics);
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {
+    MeasureHeights(physics);
     mjData& data = physics.mutable_data();
     const auto quaternion = AzimuthQuaternion(random.Uniform(0.0, 2 * kPi));
     std::copy(quaternion.begin(), quaternion.end(), data.qpos + root_ + 3);
@@ -116,9 +116,12 @@ class Stand : public Task {
     for (const int address : touches_) {
       force += physics.data().sensordata[address];
     }
-    const double touch = Tolerance(force, {.lower = body_weight_,
+    const mjModel& model = physics.model();
+    const double weight =
+        -model.opt.gravity[2] * model.body_subtreemass[torso_];
+    const double touch = Tolerance(force, {.lower = weight,
                                            .upper = kInfinity,
-                                           .margin = body_weight_,
+                                           .margin = weight,
                                            .sigmoid = Sigmoid::kLinear,
                                            .value_at_margin = 0.9});
     return standing * upright * touch;
@@ -133,13 +136,20 @@ class Stand : public Task {
 
  private:
   static std::vector<int> Addresses(const Physics& physics,
-                                    const std::vector<std::string>& sensors) {
+                                    const std::vector<std::string>& sensors,
+                                    int size) {
     std::vector<int> addresses;
     addresses.reserve(sensors.size());
     for (const std::string& name : sensors) {
-      addresses.push_back(physics.SensorAddress(name));
+      addresses.push_back(physics.SensorAddress(name, size));
     }
     return addresses;
+  }
+
+  // Of the default pose, which a randomization of the model may change.
+  void MeasureHeights(const Physics& physics) {
+    torso_height_ = kStandHeightFraction * physics.BodyPosition(torso_)[2];
+    pelvis_height_ = kStandHeightFraction * physics.BodyPosition(pelvis_)[2];
   }
 
   static double HeightReward(const Physics& physics, int body, double height) {
@@ -153,7 +163,6 @@ class Stand : public Task {
   int com_velocity_ = 0;
   std::vector<int> inertial_, forces_, touches_;
   double torso_height_ = 0.0, pelvis_height_ = 0.0;  // m
-  double body_weight_ = 0.0;                         // N
 };
 
 class Move : public Stand {
@@ -185,7 +194,7 @@ class Fetch : public Stand {
     ball_ = physics.GeomId("ball");
     target_ = physics.GeomId("target");
     floor_ = physics.GeomId("floor");
-    ball_root_ = physics.QposAddress("ball_root");
+    ball_root_ = physics.QposAddress("ball_root", /*size=*/7);
     ball_dof_ = physics.DofAddress("ball_root");
   }
 

@@ -26,9 +26,9 @@ class Finger : public Task {
                    physics.SensorAddress("hinge_velocity")};
     touches_ = {physics.SensorAddress("touchtop"),
                 physics.SensorAddress("touchbottom")};
-    tip_ = physics.SensorAddress("tip");
-    spinner_ = physics.SensorAddress("spinner");
-    target_ = physics.SensorAddress("target");
+    tip_ = physics.SensorAddress("tip", /*size=*/3);
+    spinner_ = physics.SensorAddress("spinner", /*size=*/3);
+    target_ = physics.SensorAddress("target", /*size=*/3);
     target_site_ = physics.SiteId("target");
   }
 
@@ -75,12 +75,16 @@ class Finger : public Task {
 
 class Spin : public Finger {
  public:
-  void InitializeEpisode(Physics& physics, RandomStream& random) override {
+  void Bind(Physics& physics, RandomStream& random) override {
+    Finger::Bind(physics, random);
     // hide what only the turn tasks need
     mjModel& model = physics.mutable_model();
-    model.site_rgba[4 * physics.SiteId("target") + 3] = 0.0F;
+    model.site_rgba[4 * target_site_ + 3] = 0.0F;
     model.site_rgba[4 * physics.SiteId("tip") + 3] = 0.0F;
     model.dof_damping[physics.DofAddress("hinge")] = 0.03;
+  }
+
+  void InitializeEpisode(Physics& physics, RandomStream& random) override {
     DrawJoints(physics, random);
   }
 
@@ -94,6 +98,11 @@ class Turn : public Finger {
   // `target_radius` in m.
   explicit Turn(double target_radius) : target_radius_(target_radius) {}
 
+  void Bind(Physics& physics, RandomStream& random) override {
+    Finger::Bind(physics, random);
+    physics.mutable_model().site_size[3 * target_site_] = target_radius_;
+  }
+
   void InitializeEpisode(Physics& physics, RandomStream& random) override {
     constexpr double kPi = std::numbers::pi;
     // the target lies on the circle that the spinner's tip describes
@@ -105,7 +114,6 @@ class Turn : public Finger {
     double* target = model.site_pos + 3 * target_site_;
     target[0] = hinge[0] + radius * std::sin(angle);
     target[2] = hinge[2] + radius * std::cos(angle);
-    model.site_size[3 * target_site_] = target_radius_;
     DrawJoints(physics, random);
   }
 

@@ -19,7 +19,7 @@ class Fish : public Task {
     torso_ = physics.BodyId("torso");
     mouth_ = physics.GeomId("mouth");
     target_ = physics.GeomId("target");
-    root_ = physics.QposAddress("root");
+    root_ = physics.QposAddress("root", /*size=*/7);
     for (size_t i = 0; i < kJoints.size(); ++i) {
       joints_[i] = physics.QposAddress(kJoints[i]);
     }
@@ -54,10 +54,14 @@ class Fish : public Task {
 
 class UprightTask : public Fish {
  public:
-  void InitializeEpisode(Physics& physics, RandomStream& random) override {
-    DrawPose(physics, random);
+  void Bind(Physics& physics, RandomStream& random) override {
+    Fish::Bind(physics, random);
     // the target has no meaning here: hide it
     physics.mutable_model().geom_rgba[4 * target_ + 3] = 0.0F;
+  }
+
+  void InitializeEpisode(Physics& physics, RandomStream& random) override {
+    DrawPose(physics, random);
   }
 
   void Observe(const Physics& physics,

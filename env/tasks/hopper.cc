@@ -33,7 +33,7 @@ class Hopper : public Task {
   void Observe(const Physics& physics,
                ObservationWriter& writer) const override {
     // all but the horizontal position
-    writer.Array("position", physics.qpos().subspan(1));
+    writer.Array("position", physics.QposFrom(1));
     writer.Array("velocity", physics.qvel());
     writer.Begin("touch");
     for (const int address : touches_) {

@@ -12,7 +12,7 @@ constexpr double kStandHeight = 1.4;  // of the head, in m
 constexpr double kWalkSpeed = 1.0;    // m/s
 constexpr double kRunSpeed = 10.0;    // m/s
 // qpos of the free joint at the root.
-constexpr size_t kRootSize = 7;
+constexpr int64_t kRootSize = 7;
 
 // The differences between the two bodies.
 struct BodyPlan {
@@ -46,7 +46,7 @@ class Humanoid : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     torso_ = physics.BodyId(plan_.torso);
     head_ = physics.BodyId("head");
-    velocity_ = physics.SensorAddress(plan_.velocity_sensor);
+    velocity_ = physics.SensorAddress(plan_.velocity_sensor, /*size=*/3);
     for (size_t i = 0; i < extremities_.size(); ++i) {
       extremities_[i] = physics.BodyId(plan_.extremities[i]);
     }
@@ -66,7 +66,7 @@ class Humanoid : public Task {
     }
     const Span9 frame = physics.BodyMatrix(torso_);
     const Span3 origin = physics.BodyPosition(torso_);
-    writer.Array("joint_angles", physics.qpos().subspan(kRootSize));
+    writer.Array("joint_angles", physics.QposFrom(kRootSize));
     writer.Scalar("head_height", physics.BodyPosition(head_)[2]);
     writer.Begin("extremities");
     for (const int body : extremities_) {

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "env/model_edit.h"
 #include "env/randomizers.h"
@@ -31,9 +33,12 @@ class Manipulator : public Task {
   Manipulator(bool use_peg, bool insert) : use_peg_(use_peg), insert_(insert) {}
 
   void Bind(Physics& physics, RandomStream& /*random*/) override {
-    arm_.emplace(physics, std::vector<std::string>{
-                              "palm_touch", "finger_touch", "thumb_touch",
-                              "fingertip_touch", "thumbtip_touch"});
+    std::vector<int> touches;
+    for (const char* sensor : {"palm_touch", "finger_touch", "thumb_touch",
+                               "fingertip_touch", "thumbtip_touch"}) {
+      touches.push_back(physics.SensorAddress(sensor));
+    }
+    arm_.emplace(physics, std::move(touches));
     const std::string object = use_peg_ ? "peg" : "ball";
     object_ = physics.BodyId(object);
     target_ = physics.BodyId("target_" + object);

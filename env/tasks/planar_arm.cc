@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace replicant::env {
 namespace {
@@ -12,18 +13,15 @@ constexpr std::array kArmJoints = {"arm_root",  "arm_shoulder", "arm_elbow",
 
 }  // namespace
 
-PlanarArm::PlanarArm(const Physics& physics,
-                     const std::vector<std::string>& touch_sensors)
+PlanarArm::PlanarArm(const Physics& physics, std::vector<int> touches)
     : finger_(physics.QposAddress("finger")),
       thumb_(physics.QposAddress("thumb")),
-      hand_(physics.BodyId("hand")) {
+      hand_(physics.BodyId("hand")),
+      touches_(std::move(touches)) {
   for (size_t i = 0; i < kNumJoints; ++i) {
     joints_[i] = physics.JointId(kArmJoints[i]);
     qpos_[i] = physics.QposAddress(kArmJoints[i]);
     dofs_[i] = physics.DofAddress(kArmJoints[i]);
-  }
-  for (const std::string& sensor : touch_sensors) {
-    touches_.push_back(physics.SensorAddress(sensor));
   }
 }
 

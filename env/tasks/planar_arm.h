@@ -1,8 +1,6 @@
 #pragma once
 
 #include <array>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "env/task.h"
@@ -12,17 +10,16 @@ namespace replicant::env {
 // The arm with a hand of two fingers that manipulator and stacker share.
 class PlanarArm {
  public:
-  // `touch_sensors` are the observed sensors, in order. Throws InvalidArgument
-  // if the model has no such arm.
-  PlanarArm(const Physics& physics,
-            const std::vector<std::string>& touch_sensors);
+  // `touches` are places in sensordata that are observed, in order. Throws
+  // InvalidArgument if the model has no such arm.
+  PlanarArm(const Physics& physics, std::vector<int> touches);
 
   // Draws every joint from its range, or from all angles without one, and sets
   // finger and thumb to the same angle.
   void DrawPose(Physics& physics, RandomStream& random) const;
 
   // arm_pos [8, 2] (sine and cosine of each joint), arm_vel [8],
-  // touch [number of sensors] (log(1 + force)), hand_pos [4].
+  // touch [number of touches] (log(1 + force)), hand_pos [4].
   void Observe(const Physics& physics, ObservationWriter& writer) const;
 
  private:

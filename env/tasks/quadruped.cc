@@ -38,9 +38,9 @@ class Quadruped : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     torso_ = physics.BodyId("torso");
     workspace_ = physics.SiteId("workspace");
-    root_ = physics.QposAddress("root");
+    root_ = physics.QposAddress("root", /*size=*/7);
     root_dof_ = physics.DofAddress("root");
-    velocimeter_ = physics.SensorAddress("velocimeter");
+    velocimeter_ = physics.SensorAddress("velocimeter", /*size=*/3);
     const mjModel& model = physics.model();
     for (int joint = 0; joint < model.njnt; ++joint) {
       if (model.jnt_type[joint] == mjJNT_HINGE) hinges_.push_back(joint);
@@ -248,7 +248,7 @@ class Fetch : public Quadruped {
     floor_ = physics.GeomId("floor");
     ball_body_ = physics.BodyId("ball");
     ball_geom_ = physics.GeomId("ball");
-    ball_root_ = physics.QposAddress("ball_root");
+    ball_root_ = physics.QposAddress("ball_root", /*size=*/7);
     ball_dof_ = physics.DofAddress("ball_root");
     target_ = physics.SiteId("target");
   }

@@ -18,11 +18,11 @@ class Reacher : public Task {
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     finger_ = physics.GeomId("finger");
     target_ = physics.GeomId("target");
+    physics.mutable_model().geom_size[3 * target_] = target_size_;
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {
     mjModel& model = physics.mutable_model();
-    model.geom_size[3 * target_] = target_size_;
     RandomizeJoints(physics, random);
     const double angle = random.Uniform(0.0, 2 * std::numbers::pi);
     const double radius = random.Uniform(0.05, 0.20);

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "env/model_edit.h"
 #include "env/randomizers.h"
@@ -24,11 +27,9 @@ class Stacker : public Task {
 
   void Bind(Physics& physics, RandomStream& /*random*/) override {
     // all sensors of the model are touch sensors
-    std::vector<std::string> touches;
-    for (int i = 0; i < physics.model().nsensor; ++i) {
-      touches.emplace_back(mj_id2name(&physics.model(), mjOBJ_SENSOR, i));
-    }
-    arm_.emplace(physics, touches);
+    std::vector<int> touches(static_cast<size_t>(physics.model().nsensordata));
+    std::iota(touches.begin(), touches.end(), 0);
+    arm_.emplace(physics, std::move(touches));
     for (int i = 0; i < num_boxes_; ++i) {
       const std::string name = "box" + std::to_string(i);
       boxes_.push_back({.body = physics.BodyId(name),

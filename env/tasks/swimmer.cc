@@ -1,8 +1,11 @@
 #include "env/tasks/swimmer.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 
+#include "base/error.h"
 #include "env/model_edit.h"
 #include "env/randomizers.h"
 #include "env/rewards.h"
@@ -16,7 +19,7 @@ constexpr double kNear = 0.3;
 constexpr double kFar = 2.0;
 constexpr double kNearProbability = 0.2;
 // qpos of the root: x, y and the heading.
-constexpr size_t kRootSize = 3;
+constexpr int64_t kRootSize = 3;
 // Sensors before the velocities: four vectors.
 constexpr int kFirstVelocity = 12;
 // Sensors per link: linear and angular velocity.
@@ -29,6 +32,14 @@ class Swimmer : public Task {
     nose_ = physics.GeomId("nose");
     target_ = physics.GeomId("target");
     light_ = physics.Id(mjOBJ_LIGHT, "target_light");
+    const auto num_readings = physics.model().nsensordata;
+    if (num_readings < kFirstVelocity ||
+        (num_readings - kFirstVelocity) % kVelocitySize != 0) {
+      throw InvalidArgument(fmt::format(
+          "{}: the model's sensors have {} numbers, want {} and {} "
+          "for each link",
+          physics.name(), num_readings, kFirstVelocity, kVelocitySize));
+    }
   }
 
   void InitializeEpisode(Physics& physics, RandomStream& random) override {
@@ -44,7 +55,7 @@ class Swimmer : public Task {
 
   void Observe(const Physics& physics,
                ObservationWriter& writer) const override {
-    writer.Array("joints", physics.qpos().subspan(kRootSize));
+    writer.Array("joints", physics.QposFrom(kRootSize));
     writer.Array("to_target", NoseToTarget(physics));
     // for each link: velocity along x and y, angular velocity around z
     writer.Begin("body_velocities");

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy
@@ -193,7 +194,7 @@ class EnvironmentBatch:
 class VideoWriter:
     """Writes frames, uint8 [height, width, 3], into an MP4 by the program ffmpeg."""
 
-    def __init__(self, file: str, height: int, width: int, frames_per_second: float) -> None: ...
+    def __init__(self, file: str | os.PathLike[str], height: int, width: int, frames_per_second: float) -> None: ...
 
     def write(self, frame: NDArray[numpy.uint8]) -> None: ...
 

@@ -84,8 +84,12 @@ def make_viewer(base, fallback):
             """Gymnasium gives the depth buffer itself: 0 at the near plane, 1 at the far one."""
             extent = self.model.stat.extent
             near, far = self.model.vis.map.znear * extent, self.model.vis.map.zfar * extent
-            return ((1 - near / distance.astype(np.float64)) * (far / (far - near))).clip(
-                0, 1).astype(np.float32)
+            distance = distance.astype(np.float64)
+            if self.scn.camera[0].orthographic:
+                depth = (distance - near) / (far - near)
+            else:
+                depth = (1 - near / distance) * (far / (far - near))
+            return depth.clip(0, 1).astype(np.float32)
 
         def _draw_with_opengl(self, render_mode, camera_id, segmentation):
             if self._opengl is None:

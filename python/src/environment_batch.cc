@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -317,8 +318,13 @@ nb::object EnvironmentBatch::Reset(
   }
   CheckNoneIsUnderWay("reset_mask");
   if (now_ == nullptr) {
-    throw InvalidArgument(
-        "reset_mask: the first reset must include all environments");
+    if (!std::all_of(mask->data(), mask->data() + mask->size(),
+                     std::identity())) {
+      throw InvalidArgument(
+          "reset_mask: the first reset must include all environments");
+    }
+    ResetAll();
+    return ObservationOf(*now_);
   }
   std::vector<int> ids, others;
   for (const int id : all_ids_) {
@@ -350,9 +356,10 @@ void EnvironmentBatch::Advance(const Actions& actions) {
       if (now_ != nullptr && !steps_[static_cast<size_t>(id)].IsLast())
         continue;
       throw InvalidArgument(fmt::format(
-          "step: the episode of environment {} is over; hint: "
-          "reset(options={{'reset_mask': mask}}), or another autoreset_mode",
-          id));
+          "step: the episode of environment {} is over; hint: {}", id,
+          size() == 1 ? "reset()"
+                      : "reset(options={'reset_mask': mask}), or another "
+                        "autoreset_mode"));
     }
   }
   ResultArrays& arrays = TakeArrays();

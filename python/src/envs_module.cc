@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -195,8 +197,8 @@ void BindVideo(nb::module_& module) {
       "ffmpeg.")
       .def(
           "__init__",
-          [](env::VideoWriter* self, const std::string& file, int height,
-             int width, double frames_per_second) {
+          [](env::VideoWriter* self, const std::filesystem::path& file,
+             int height, int width, double frames_per_second) {
             new (self) env::VideoWriter(file, height, width, frames_per_second);
           },
           "file"_a, "height"_a, "width"_a, "frames_per_second"_a)

@@ -84,7 +84,7 @@ std::span<double> JointVelocity(env::Physics& physics,
 std::span<const double> Sensor(const env::Physics& physics,
                                const std::string& name) {
   const int id = physics.Id(mjOBJ_SENSOR, name);
-  return physics.Sensor(physics.SensorAddress(name),
+  return physics.Sensor(physics.model().sensor_adr[id],
                         physics.model().sensor_dim[id]);
 }
 

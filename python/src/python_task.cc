@@ -5,8 +5,6 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -105,7 +103,7 @@ class PythonTask : public env::Task {
     // True could mean "over" or a discount of 1
     const bool is_bool = text == "True" || text == "False";
     const double number = is_bool ? -1.0 : Number(discount, "termination");
-    if (number < 0.0 || number > 1.0) {
+    if (!(number >= 0.0 && number <= 1.0)) {
       throw InvalidArgument(fmt::format(
           "{}: termination() must return None or a discount in [0, 1], got {}",
           name_, text));
@@ -114,14 +112,13 @@ class PythonTask : public env::Task {
   }
 
  private:
+  // NumberCheck refuses those that are not finite, with their place.
   double Number(const nb::object& value, const char* function) const {
-    double number = std::numeric_limits<double>::quiet_NaN();
     try {
-      number = nb::cast<double>(nb::float_(value));
+      return nb::cast<double>(nb::float_(value));
     } catch (const nb::python_error&) {
       // float() refuses None, a list or a text
     }
-    if (std::isfinite(number)) return number;
     throw InvalidArgument(
         fmt::format("{}: {}() must return a finite number, got {:.80}", name_,
                     function, nb::cast<std::string>(nb::repr(value))));

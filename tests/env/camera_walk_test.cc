@@ -21,7 +21,7 @@ constexpr double kPi = std::numbers::pi;
 // Cameras of the world and of the agent, a mass on a slide.
 class CameraWalkTest : public ::testing::Test {
  protected:
-  enum { kSide, kTop, kTrack, kWrist };
+  enum { kSide, kTop, kTrack, kWrist, kBehind, kLeft, kBetween };
 
   CameraWalkTest() {
     const auto path = folder_.path() / "cameras.xml";
@@ -31,6 +31,10 @@ class CameraWalkTest : public ::testing::Test {
         <body name="agent" pos="0 0 1">
           <camera name="track" mode="trackcom" pos="0 -3 0" xyaxes="1 0 0 0 0 1"/>
           <camera name="wrist" pos="0 0 1"/>
+          <camera mode="trackcom" pos="0 3 0" xyaxes="-1 0 0 0 0 1"/>
+          <camera mode="trackcom" pos="-3 0 0" xyaxes="0 -1 0 0 0 1"/>
+          <camera mode="trackcom" pos="-2.1213203435596424 2.1213203435596424 0"
+                  xyaxes="-1 -1 0 0 0 1"/>
           <joint type="slide" axis="1 0 0"/><geom size="0.3"/>
         </body></worldbody></mujoco>)");
     physics_ = std::make_unique<Physics>(CompileModel(*ParseMjcf(path), path),
@@ -76,7 +80,8 @@ TEST_F(CameraWalkTest, WithoutRoomThePoseIsTheCamerasOwn) {
 }
 
 // Distance and angles from the agent stay within the limits, reach far into
-// them, and successive places are near each other.
+// them on both sides of the camera's own place, wherever it stands, and
+// successive places are near each other.
 TEST_F(CameraWalkTest, StaysWithinItsLimits) {
   const CameraWalkConfig config{.horizontal = 0.3,
                                 .vertical = 0.2,
@@ -87,42 +92,51 @@ TEST_F(CameraWalkTest, StaysWithinItsLimits) {
                                 .velocity_deviation = 0.1,
                                 .max_roll_velocity = 0.05,
                                 .roll_velocity_deviation = 0.01};
-  CameraWalk walk = Begun(config, kTrack);
-  double nearest = 1e9, farthest = 0.0, left = 0.0, right = 0.0, low = 0.0;
-  CameraPose before = walk.Pose(*physics_);
-  for (int i = 0; i < 5000; ++i) {
-    walk.Step();
-    const CameraPose pose = walk.Pose(*physics_);
-    // the agent is at (0, 0, 1), the camera's own place 3 in front of it
-    const Vec3 from = {pose.position[0], pose.position[1],
-                       pose.position[2] - 1.0};
-    const double angle = std::atan2(from[1], from[0]) + kPi / 2;
-    nearest = std::min(nearest, Norm(from));
-    farthest = std::max(farthest, Norm(from));
-    left = std::min(left, angle);
-    right = std::max(right, angle);
-    low = std::min(low, from[2]);
-    // it looks at the agent, the point in the middle of the own camera's view
-    const Vec3 look = {pose.rotation[2], pose.rotation[5], pose.rotation[8]};
-    for (size_t k = 0; k < 3; ++k) {
-      EXPECT_NEAR(look[k], from[k] / Norm(from), 1e-9) << "step " << i;
+  struct Own {
+    int camera;
+    double angle;  // in the x-y plane from x
+  };
+  for (const Own& own : {Own{kTrack, -kPi / 2}, Own{kBehind, kPi / 2},
+                         Own{kLeft, kPi}, Own{kBetween, 0.75 * kPi}}) {
+    SCOPED_TRACE(own.camera);
+    CameraWalk walk = Begun(config, own.camera);
+    double nearest = 1e9, farthest = 0.0, left = 0.0, right = 0.0, low = 0.0;
+    CameraPose before = walk.Pose(*physics_);
+    for (int i = 0; i < 5000; ++i) {
+      walk.Step();
+      const CameraPose pose = walk.Pose(*physics_);
+      // the agent is at (0, 0, 1), the camera's own place 3 from it
+      const Vec3 from = {pose.position[0], pose.position[1],
+                         pose.position[2] - 1.0};
+      const double angle =
+          std::remainder(std::atan2(from[1], from[0]) - own.angle, 2 * kPi);
+      nearest = std::min(nearest, Norm(from));
+      farthest = std::max(farthest, Norm(from));
+      left = std::min(left, angle);
+      right = std::max(right, angle);
+      low = std::min(low, from[2]);
+      // it looks at the agent, the point in the middle of the own camera's view
+      const Vec3 look = {pose.rotation[2], pose.rotation[5], pose.rotation[8]};
+      for (size_t k = 0; k < 3; ++k) {
+        EXPECT_NEAR(look[k], from[k] / Norm(from), 1e-9) << "step " << i;
+      }
+      // the way of a step is limited in proportion to the distance of 3; being
+      // moved back out to the nearest distance lengthens it by a second-order
+      // term
+      const Vec3 way = Minus(Span3(pose.position), Span3(before.position));
+      EXPECT_LE(Norm(way), 0.2 * 3.0 / 4.0 * 1.01);
+      before = pose;
     }
-    // the way of a step is limited in proportion to the distance of 3; being
-    // moved back out to the nearest distance lengthens it by a second-order
-    // term
-    const Vec3 way = Minus(Span3(pose.position), Span3(before.position));
-    EXPECT_LE(Norm(way), 0.2 * 3.0 / 4.0 * 1.01);
-    before = pose;
+    EXPECT_GE(nearest, 2.7 - 1e-9);
+    EXPECT_LT(nearest, 2.75);
+    EXPECT_LE(farthest, 4.5 + 1e-9);
+    EXPECT_GT(farthest, 4.4);
+    EXPECT_GE(left, -0.3 - 1e-9);
+    EXPECT_LT(left, -0.29);
+    EXPECT_LE(right, 0.3 + 1e-9);
+    EXPECT_GT(right, 0.29);
+    EXPECT_GE(low, -1e-9) << "above the ground";
   }
-  EXPECT_GE(nearest, 2.7 - 1e-9);
-  EXPECT_LT(nearest, 2.75);
-  EXPECT_LE(farthest, 4.5 + 1e-9);
-  EXPECT_GT(farthest, 4.4);
-  EXPECT_GE(left, -0.3 - 1e-9);
-  EXPECT_LT(left, -0.29);
-  EXPECT_LE(right, 0.3 + 1e-9);
-  EXPECT_GT(right, 0.29);
-  EXPECT_GE(low, -1e-9) << "above the ground";
 }
 
 TEST_F(CameraWalkTest, WithoutVelocityAnEpisodeHasOnePlace) {

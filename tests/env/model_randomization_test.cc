@@ -223,6 +223,55 @@ TEST(ModelRandomizationTest, BoundingVolumesContainAGeomThatGrew) {
   EXPECT_LT(model.geom_aabb[6 * left + 5], 2.0);
 }
 
+// A mesh, a ball and a height field, `scale` times as large and as far apart.
+MjModelPtr ScaledModel(double scale) {
+  const std::string mjcf = fmt::format(
+      R"(<mujoco><asset>
+        <mesh name="block" scale="{0} {0} {0}" vertex="-.2 -.3 -.4  .2 -.3 -.4
+              -.2 .3 -.4  .2 .3 -.4  -.2 -.3 .4  .2 -.3 .4  -.2 .3 .4
+              .2 .3 .4"/>
+        <hfield name="hills" nrow="2" ncol="2" size="{0} {0} {1} {2}"
+                elevation="0 1 0 .5"/>
+      </asset><worldbody>
+        <geom type="hfield" hfield="hills"/>
+        <body name="free" pos="0 0 2"><freejoint/>
+          <inertial pos="{2} 0 {2}" quat="1 .2 .3 0" mass="1"
+                    diaginertia=".3 .2 .2"/>
+          <geom name="block" type="mesh" mesh="block" euler="10 20 30"/>
+          <geom name="ball" size="{2}" pos="{0} 0 0"/>
+        </body></worldbody></mujoco>)",
+      scale, 0.5 * scale, 0.1 * scale);
+  return CompileModel(*ParseMjcfText(mjcf, "scaled"), "scaled");
+}
+
+// MuJoCo's compiler is the oracle again. It derives a mesh's volumes before it
+// rounds the vertices to float32.
+TEST(ModelRandomizationTest, BoundsAreThoseOfAModelCompiledWithTheNumbers) {
+  Physics physics(ScaledModel(1.0), "scaled");
+  const auto twice = [](const char* field, const char* names) {
+    return FieldRandomization{
+        .fields = {field}, .names = names, .parameters = {2.0, 2.0}};
+  };
+  const ModelRandomizer randomizer(
+      {twice("mesh_vert", "*"), twice("hfield_size", "*"),
+       twice("geom_size", "ball"), twice("geom_pos", "ball"),
+       twice("body_ipos", "free")},
+      physics);
+  randomizer.Draw(physics, Stream(0), 0);
+  const MjModelPtr wanted = ScaledModel(2.0);
+  const mjModel& model = physics.model();
+  const auto expect_equal = [](const double* found, const double* expected,
+                               int64_t size) {
+    for (int64_t i = 0; i < size; ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
+    }
+  };
+  ASSERT_EQ(model.nbvhstatic, wanted->nbvhstatic);
+  expect_equal(model.geom_rbound, wanted->geom_rbound, model.ngeom);
+  expect_equal(model.geom_aabb, wanted->geom_aabb, 6 * model.ngeom);
+  expect_equal(model.bvh_aabb, wanted->bvh_aabb, 6 * model.nbvhstatic);
+}
+
 TEST(ModelRandomizationTest, WhatTheModelDoesNotHaveIsNamed) {
   const auto message = [](const FieldRandomization& field) {
     return MessageOf<InvalidArgument>([&] {

@@ -68,6 +68,42 @@ TEST(PhysicsTest, AStateThatIsNotANumberIsADivergenceWithAReason) {
   EXPECT_EQ(physics.Step(1), PhysicsStatus::kOk);
 }
 
+// Two boxes whose contacts do not fit into the arena, and a motor with a
+// sensor. Would catch: actuators or sensors that stay off for good.
+TEST(PhysicsTest, AfterAnErrorOfMujocosAResetIsANewStart) {
+  const MjModelPtr model = ModelOf(R"(<mujoco>
+    <size memory="10K"/><option gravity="0 0 0"/>
+    <worldbody>
+      <body><joint name="joint" axis="0 1 0"/>
+        <geom size=".1" pos="0 3 0" mass="1"/></body>
+      <body pos="1 0 0"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+      <body pos="2 0 0"><freejoint/><geom type="box" size=".1 .1 .1"/></body>
+    </worldbody>
+    <actuator><motor joint="joint"/></actuator>
+    <sensor><jointvel joint="joint"/></sensor></mujoco>)");
+  const auto play = [](Physics& physics) {
+    physics.Reset();
+    physics.mutable_ctrl()[0] = 1.0;
+    EXPECT_EQ(physics.Step(2), PhysicsStatus::kOk);
+    return std::vector<double>{physics.qpos()[0], physics.qvel()[0],
+                               physics.Sensor(0, 1)[0]};
+  };
+  Physics fresh(CopyModel(*model));
+  const std::vector<double> wanted = play(fresh);
+  EXPECT_GT(wanted[2], 0.5);
+  const auto expect_a_new_start_after = [&](const auto& call) {
+    Physics physics(CopyModel(*model));
+    physics.mutable_qpos()[1] = 1.9;  // into the other box
+    EXPECT_THAT(MessageOf<Error>([&] { call(physics); }),
+                HasSubstr("MuJoCo: mj_stackAlloc: out of memory"));
+    EXPECT_EQ(physics.model().opt.disableflags, 0);
+    EXPECT_EQ(play(physics), wanted);
+  };
+  expect_a_new_start_after(
+      [](Physics& physics) { (void)physics.ForwardWithoutActuation(); });
+  expect_a_new_start_after([](Physics& physics) { (void)physics.Step(2); });
+}
+
 // A thousand environments would hold 160 MB of zeros.
 TEST(PhysicsTest, AResetGivesBackThePagesOfTheSolversStatistics) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -212,7 +212,13 @@ TEST_F(VectorEnvironmentTest, AnEnvironmentsExceptionReachesTheCaller) {
     EXPECT_EQ(MessageOf<DeviceError>([&] { batch.Step(Actions(2), out_); }),
               "no picture");
     EXPECT_EQ(batch.num_under_way(), 0);
+    // and ends its episode
+    EXPECT_TRUE(steps_[2].IsLast());
+    EXPECT_EQ(steps_[1].step_type, StepType::kMid);
     batch.Step(Actions(3), out_);
+    EXPECT_TRUE(steps_[2].IsFirst());
+    EXPECT_EQ(steps_[1].step_type, StepType::kMid);
+    EXPECT_EQ(batch.counters().episodes, kBatch + 1);
   }
 }
 

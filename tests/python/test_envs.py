@@ -202,8 +202,31 @@ def test_disabled_autoreset_wants_a_reset_by_mask():
     for _ in range(9):
         *_, truncated, _ = env.step(np.ones((3, 1)))
     np.testing.assert_array_equal(truncated, [True, False, True])
-    with pytest.raises(errors.InvalidArgument, match="the episode of environment 0 is over"):
+    with pytest.raises(errors.InvalidArgument) as refused:
         env.step(np.ones((3, 1)))
+    assert str(refused.value) == (
+        "step: the episode of environment 0 is over; hint: reset(options={'reset_mask': mask}), or "
+        "another autoreset_mode")
+
+
+def test_a_single_environment_wants_a_reset():
+    env = envs.make(own_task())
+    for call in (lambda: None, lambda: [env.step(np.ones(1)) for _ in range(20)]):
+        call()
+        with pytest.raises(errors.InvalidArgument) as refused:
+            env.step(np.ones(1))
+        assert str(refused.value) == "step: the episode of environment 0 is over; hint: reset()"
+        env.reset()
+
+
+def test_the_first_reset_takes_a_mask_of_all_environments():
+    env = envs.make_vec(own_task(), 2, autoreset_mode="Disabled")
+    with pytest.raises(errors.InvalidArgument) as refused:
+        env.reset(options={"reset_mask": np.array([True, False])})
+    assert str(refused.value) == "reset_mask: the first reset must include all environments"
+    first, _ = env.reset(options={"reset_mask": np.array([True, True])})
+    np.testing.assert_array_equal(first, np.zeros((2, 2)))  # its start is the default pose
+    assert env.counters["episodes"] == 2
 
 
 @pytest.mark.parametrize("options", [{}, {"pixels": (16, 16), "state": True}])
@@ -360,6 +383,15 @@ def test_a_mask_while_some_are_under_way_is_refused():
         env.reset(options={"reset_mask": np.array([False, True])})
     *_, info = env.recv()
     np.testing.assert_array_equal(info["env_id"], [0])
+
+
+@pytest.mark.parametrize("name, value, number", [
+    ("pixels", (84.5, 84), 84.5), ("action_repeat", 2.5, 2.5), ("num_envs", "2", "'2'"),
+    ("first_index", None, None), ("num_threads", 1.0, 1.0), ("render_size", (10, 20.5), 20.5)])
+def test_options_that_are_no_whole_numbers_are_refused(name, value, number):
+    with pytest.raises(errors.InvalidArgument) as refused:
+        envs.make_vec("cartpole-balance", **{name: value})
+    assert str(refused.value) == f"{name}: got {number}, want a whole number"
 
 
 def test_copies_without_a_seed_differ():
@@ -528,7 +560,7 @@ def test_a_video_of_a_batch_is_written(tmp_path):
     env = envs.make_vec("walker-walk", 2, render_mode="rgb_array", render_size=(32, 48))
     env.reset()
     file = tmp_path / "walk.mp4"
-    video = envs.VideoWriter(str(file), 32, 48, 40.0)
+    video = envs.VideoWriter(file, 32, 48, 40.0)
     for _ in range(5):
         env.step(np.zeros((2, 6)))
         video.write(env.render()[1])

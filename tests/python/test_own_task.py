@@ -84,11 +84,53 @@ def test_an_end_that_is_no_discount_is_refused(end):
         env.step(np.zeros((1, 1)))
 
 
-def test_a_reward_that_is_not_finite_is_refused():
-    env = envs.make_vec(own_task(reward=lambda physics: np.inf))
+def fails_once(number):
+    """A task whose third reward is `number`, or raised where it is an exception."""
+    calls = itertools.count(1)
+
+    def reward(physics):
+        if next(calls) != 3:
+            return 1.0
+        if isinstance(number, Exception):
+            raise number
+        return number
+
+    return own_task(reward=reward)
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan, 1e300])
+def test_a_reward_that_is_not_finite_is_refused_with_its_place(number):
+    env = envs.make_vec(fails_once(number))
     env.reset()
-    with pytest.raises(errors.InvalidArgument, match="a finite number, got inf"):
+    for _ in range(2):
         env.step(np.zeros((1, 1)))
+    with pytest.raises(errors.InvalidArgument) as refused:
+        env.step(np.zeros((1, 1)))
+    text = {1e300: "1e+300"}.get(number, str(number))
+    assert str(refused.value) == (
+        f"pendulum-own: environment 0, episode 0, step 3: the reward is {text}; want finite numbers "
+        "of float32")
+
+
+@pytest.mark.parametrize("failure", [np.nan, KeyError("no such thing")])
+def test_a_step_that_fails_ends_the_episode(failure):
+    # a batch begins another one, a single environment asks for a reset
+    for make in (envs.make_vec, envs.make):
+        env = make(fails_once(failure))
+        env.reset()
+        actions = np.zeros(env.action_space.shape)
+        for _ in range(2):
+            env.step(actions)
+        with pytest.raises((errors.InvalidArgument, KeyError)):
+            env.step(actions)
+        if make is envs.make:
+            with pytest.raises(errors.InvalidArgument, match="the episode of environment 0 is over"):
+                env.step(actions)
+            env.reset()
+        else:
+            assert env.step(actions)[1] == 0.0
+            assert env.counters["episodes"] == 2
+        assert env.step(actions)[1] == 1.0
 
 
 @pytest.mark.parametrize("reward", [None, [0.5], "much", {}])

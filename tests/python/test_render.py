@@ -471,7 +471,9 @@ import gymnasium, numpy as np
 if sys.argv[1] == "raycast":
     from replicant import render
     render.install(fallback=False)
-env = gymnasium.make("InvertedPendulum-v5", render_mode=sys.argv[3], width=160, height=120)
+env = gymnasium.make("InvertedPendulum-v5", xml_file=sys.argv[4], render_mode=sys.argv[3],
+                     width=160, height=120)
+env.unwrapped.mujoco_renderer.camera_id = int(sys.argv[5])
 env.reset(seed=1)
 env.action_space.seed(1)
 frames = []
@@ -483,14 +485,23 @@ np.save(sys.argv[2], np.stack(frames))
 """
 
 
-@pytest.mark.parametrize("mode", ["rgb_array", "depth_array"])
-def test_gymnasiums_environments_draw_the_same_pictures(osmesa, tmp_path, mode):
-    pytest.importorskip("gymnasium.envs.mujoco.mujoco_rendering",
-                        reason="what Gymnasium's MuJoCo environments need is not installed")
+PARALLEL = """<camera pos="0 -2 .3" xyaxes="1 0 0 0 0 1" projection="orthographic" fovy=".8"/>"""
+
+
+@pytest.mark.parametrize(("mode", "camera"), [
+    ("rgb_array", -1), ("depth_array", -1), ("depth_array", 0)])
+def test_gymnasiums_environments_draw_the_same_pictures(osmesa, tmp_path, mode, camera):
+    drawing = pytest.importorskip(
+        "gymnasium.envs.mujoco.mujoco_rendering",
+        reason="what Gymnasium's MuJoCo environments need is not installed")
+    model = pathlib.Path(drawing.__file__).parent / "assets/inverted_pendulum.xml"
+    xml = model.read_text(encoding="utf-8").replace("<worldbody>", "<worldbody>" + PARALLEL)
+    (tmp_path / "model.xml").write_text(xml, encoding="utf-8")
     frames = {}
     for name in ("raycast", "opengl"):
-        subprocess.run([sys.executable, "-c", GYMNASIUM, name, tmp_path / f"{name}.npy", mode],
-                       check=True, timeout=600, env=os.environ | {"MUJOCO_GL": "osmesa"})
+        subprocess.run([sys.executable, "-c", GYMNASIUM, name, tmp_path / f"{name}.npy", mode,
+                        tmp_path / "model.xml", str(camera)], check=True, timeout=600,
+                       env=os.environ | {"MUJOCO_GL": "osmesa"})
         frames[name] = np.load(tmp_path / f"{name}.npy")
     ours, theirs = frames["raycast"].astype(float), frames["opengl"].astype(float)
     assert frames["raycast"].dtype == frames["opengl"].dtype

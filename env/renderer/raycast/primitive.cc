@@ -114,6 +114,11 @@ void SetUnitCoordinates(Primitive& p) {
   p.unit_half_length = p.size[2] / unit[2];
 }
 
+// Whether the triangles of a geom are in the world's coordinates.
+bool IsDeformable(const mjvGeom& geom) {
+  return geom.type == mjGEOM_SKIN || geom.type == mjGEOM_FLEX;
+}
+
 // The texture of a geom and how local coordinates become its coordinates.
 void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
                 Primitive& p) {
@@ -159,6 +164,11 @@ void SetTexture(const mjModel& model, const mjvGeom& geom, const Assets& assets,
   p.has_corner_coordinates = p.shape == Shape::kTriangles
                                  ? geom.texcoord != 0
                                  : p.shape != Shape::kPlane;
+  // only triangles without coordinates take a repeat that is not positive
+  if (p.has_corner_coordinates || p.shape == Shape::kPlane) {
+    for (float& r : repeat) r = r > 0 ? r : 1.0f;
+  }
+  if (IsDeformable(geom)) is_uniform = false;
   const bool is_infinite = geom.size[0] <= 0 || geom.size[1] <= 0;
   for (size_t i = 0; i < 2; ++i) {
     const float size = geom.size[i];
@@ -298,8 +308,7 @@ Primitive TakeGeom(const mjModel& model, const mjvScene& scene,
   if (p.shape == Shape::kTriangles) {
     p.triangles = TrianglesOf(model, scene, geom, assets, view, moving);
     p.is_unlit = geom.type == mjGEOM_LINE || geom.type == mjGEOM_LINEBOX;
-    if (geom.type == mjGEOM_SKIN || geom.type == mjGEOM_FLEX || p.is_unlit) {
-      // in the world's coordinates
+    if (IsDeformable(geom) || p.is_unlit) {
       p.position = {};
       p.rotation = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     }

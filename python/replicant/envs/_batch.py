@@ -25,6 +25,14 @@ def seeds_of(seed) -> list[int]:
                               "environment") from None
 
 
+def whole(value, name: str) -> int:
+    """The value of option `name`, a whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{name}: got {value!r:.80}, want a whole number") from None
+
+
 def array_of(values, kinds: str, dtype, name: str) -> np.ndarray:
     """The values as an array of `dtype`. InvalidArgument unless they are of one of NumPy's kinds,
     such as "iu", and stay the same."""
@@ -50,7 +58,8 @@ def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
     if len(sizes) != len(cameras) or any(np.shape(size) != (2,) for size in sizes):
         raise ValueError(f"pixels: got {pixels!r} for {len(cameras)} cameras, want (height, width), "
                          "a number for both, or a list of pairs, one for each camera")
-    return [str(name) for name in cameras], [(int(h), int(w)) for h, w in sizes]
+    return ([str(name) for name in cameras],
+            [(whole(h, "pixels"), whole(w, "pixels")) for h, w in sizes])
 
 
 def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, action_repeat,
@@ -73,16 +82,18 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         if isinstance(observations, str):
             raise ValueError(f"observations: got {observations!r}, want a list of names")
         config.observations = list(observations)
-    config.action_repeat = action_repeat
+    config.action_repeat = whole(action_repeat, "action_repeat")
     config.set_reward_sum(action_repeat_reward == "sum")
     if pixels is not None:
         cameras, sizes = _cameras(pixels, camera)
-        config.set_pixels(cameras, sizes, renderer, frame_stack)
+        config.set_pixels(cameras, sizes, renderer, whole(frame_stack, "frame_stack"))
     has_state = pixels is None if state is None else state
+    num_envs = whole(num_envs, "num_envs")
     if num_threads is None:
         num_threads = min(num_envs, len(os.sched_getaffinity(0)))
+    num_threads = whole(num_threads, "num_threads")
     # the caller's thread alone is faster than one that it waits for
     return _envs.EnvironmentBatch(
-        config, own_task, num_envs=num_envs, first_index=first_index,
+        config, own_task, num_envs=num_envs, first_index=whole(first_index, "first_index"),
         threads=num_threads if num_threads > 1 else 0, has_state=has_state,
         is_flat=flatten and has_state, autoreset=autoreset, seeds=seeds_of(seed))

@@ -10,7 +10,7 @@ from gymnasium.vector.utils import batch_space
 
 from replicant import _envs
 from replicant._closed import Closed, NoCopy
-from replicant.envs._batch import array_of, make_batch, seeds_of
+from replicant.envs._batch import array_of, make_batch, seeds_of, whole
 from replicant.envs._task import Task
 
 # dm_control's bound of an unbounded actuator
@@ -77,7 +77,8 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         self._core = core
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self._render = (str(render_camera), *render_size, renderer)
+        self._render = (
+            str(render_camera), *(whole(side, "render_size") for side in render_size), renderer)
         self.metadata = {
             **type(self).metadata, "autoreset_mode": mode,
             "render_fps": max(1, round(1.0 / core.control_timestep_s))}

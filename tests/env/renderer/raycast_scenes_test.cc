@@ -64,6 +64,7 @@ constexpr const char* kMarked = R"(
   <material name="m" texture="t"/>
   <material name="repeated" texture="t" texrepeat="3 2"/>
   <material name="uniform" texture="t" texrepeat="3 2" texuniform="true"/>
+  <material name="unscaled" texture="t" texrepeat="0 -3"/>
   <mesh name="mapped" vertex="-.4 -.4 -.4  .4 -.4 -.4  0 .4 -.4  0 0 .5"
         face="0 2 1  0 1 3  1 2 3  2 0 3" texcoord="0 0  1 0  0 1  1 1"/>
   <mesh name="plain" vertex="-.4 -.4 -.4  .4 -.4 -.4  0 .4 -.4  0 0 .5"/>
@@ -208,6 +209,16 @@ INSTANTIATE_TEST_SUITE_P(
         SceneCase{"flat_on_a_height_field", kMarked,
                   R"(<geom type="hfield" hfield="hills" pos="0 0 .5"
                  material="repeated"/>)",
+                  0.6},
+        // only the mesh without coordinates takes such a repeat as it is
+        SceneCase{"repeated_zero_times", kMarked,
+                  R"(<geom type="plane" size="2 2 .1" material="unscaled"/>
+                 <geom type="box" size=".3 .3 .3" pos="-.9 0 .6"
+                 euler="10 20 30" material="unscaled"/>
+                 <geom type="mesh" mesh="mapped" pos="0 0 .6"
+                 material="unscaled"/>
+                 <geom type="mesh" mesh="plain" pos=".9 0 .6"
+                 material="unscaled"/>)",
                   0.6},
         SceneCase{"in_srgb", kSrgb.c_str(),
                   R"(<geom type="plane" size="2 2 .1" material="repeated"/>
@@ -432,7 +443,7 @@ TEST(RaycastMovingTest, SkinsAndFlexesLookLikeOpenGl) {
   <asset>
     <texture name="t" type="2d" builtin="checker" rgb1=".9 .1 .1"
              rgb2=".1 .2 .9" width="64" height="64"/>
-    <material name="m" texture="t"/>
+    <material name="m" texture="t" texuniform="true"/>
   </asset>
   <deformable>
     <skin name="s" material="m" inflate=".02"
