@@ -11,6 +11,7 @@
 
 #include "agents/agent_steps.h"
 #include "base/error.h"
+#include "engine/graph/passes/passes.h"
 #include "engine/runtime/numeric_check.h"
 #include "learner/workloads/agent/agent_step.h"
 
@@ -170,9 +171,18 @@ std::map<std::string, std::string> AgentWorkload::PublishedMetadata() const {
 
 std::vector<std::string> AgentWorkload::ModelVariables() {
   graph::Graph graph;
-  BuildModel(graph, /*batch_size=*/1);
+  const auto outputs = BuildModel(graph, /*batch_size=*/1);
+  // of the policy and its average the graph has both, and reads one
+  const graph::Program program =
+      graph::ExtractProgram(graph, {outputs.at(0).second}, {});
   std::vector<std::string> names;
-  for (const auto& variable : graph.variables()) names.push_back(variable.name);
+  for (const graph::Node& node : program.graph->nodes()) {
+    if (node.op != &graph::VariableOp()) continue;
+    names.push_back(program.graph
+                        ->variable(static_cast<graph::VariableId>(
+                            node.attributes.Int("variable")))
+                        .name);
+  }
   return names;
 }
 
