@@ -99,6 +99,13 @@ const Block& MarkedBlock(const Page& page, std::string_view mark) {
 // Throws ConfigError.
 RunConfig LoadText(const std::string& name, const std::string& text,
                    const std::vector<std::string>& overrides = {}) {
+  Registry registry = Registry::BuiltIn();
+  // the task of an example's own program
+  registry.tasks.Add({.name = "example-see_saw",
+                      .model = {},
+                      .options = {},
+                      .edit = {},
+                      .make_task = {}});
   return LoadRunConfig(config::Document::FromFile(
                            name, overrides,
                            [&](const std::filesystem::path& path) {
@@ -106,7 +113,7 @@ RunConfig LoadText(const std::string& name, const std::string& text,
                                         ? text
                                         : ReadFile(kRoot / "configs" / path);
                            }),
-                       Registry::BuiltIn())
+                       registry)
       .config;
 }
 

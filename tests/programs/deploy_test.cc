@@ -140,7 +140,7 @@ TEST_F(DeployTest, AnAgentThatEndsDuringTheTrapHasItsOwnCode) {
       "scontrol() {{ sleep 1; echo 'JobId=7 JobState=RUNNING "
       "EndTime=2099-01-01T00:00:00 PreemptTime=None'; }}\nSLURM_JOB_ID=7\n"
       "source <(sed -n -e '/^id=/,/^await_child/{{/^await_child/!p}}' "
-      "-e '/^await_child/,/^}}/p' {})\n"
+      "-e '/^await_child() {{/,/^}}/p' {})\n"
       "bash -c 'trap \"exit 5\" TERM; while sleep 0.05; do :; done' &\n"
       "child=$!\n"
       "(sleep 0.5; kill -TERM $$) &\n"

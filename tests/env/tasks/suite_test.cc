@@ -154,7 +154,8 @@ TEST(SuiteModelTest, AJointOrASensorOfFewerNumbersIsRefused) {
       <body name="torso"><joint name="root"/><geom name="mouth" size=".1"/>
         <geom name="target" size=".1"/></body></worldbody></mujoco>)"),
             "fish-swim: joint 'root' has the size 1, want at least 7");
-  EXPECT_EQ(MessageOfModel("humanoid-walk", R"(<mujoco><worldbody>
+  EXPECT_EQ(MessageOfModel("humanoid-walk", R"(<mujoco>
+      <option timestep=".005"/><worldbody>
       <body name="torso"><joint name="a"/><geom size=".1"/></body>
       <body name="head"/></worldbody>
       <sensor><jointpos name="torso_subtreelinvel" joint="a"/></sensor>

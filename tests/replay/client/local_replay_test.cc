@@ -209,6 +209,8 @@ TEST(LocalReplayTest, AWriterPassesOverALongerEpisodeIfItsOwnIsOver) {
 TEST(LocalReplayTest, AnEpisodeLargerThanTheMemoryIsRefused) {
   LocalReplayOptions options = Options();
   options.shard.max_bytes = 2000;
+  // no item is whole before the episode's end
+  options.shard.tables[0].n_step.n_step = 1000;
   LocalReplay replay(options);
   LocalReplay::Writer writer(&replay, 1);
   writer.BeginEpisode();
