@@ -134,18 +134,19 @@ void BindPhysics(nb::module_& module) {
           [](PhysicsView& p, const nb::object& v) {
             Assign(v, p.get().mutable_qpos(), "qpos");
           },
-          "Positions [nq].")
+          nb::for_setter(nb::arg("value").none()), "Positions [nq].")
       .def_prop_rw(
           "qvel", [](PhysicsView& p) { return CopyOf(p.get().qvel()); },
           [](PhysicsView& p, const nb::object& v) {
             Assign(v, p.get().mutable_qvel(), "qvel");
           },
-          "Velocities [nv].")
+          nb::for_setter(nb::arg("value").none()), "Velocities [nv].")
       .def_prop_rw(
           "act", [](PhysicsView& p) { return CopyOf(p.get().act()); },
           [](PhysicsView& p, const nb::object& v) {
             Assign(v, Activations(p.get()), "act");
           },
+          nb::for_setter(nb::arg("value").none()),
           "Activations of actuators [na].")
       .def(
           "set_keyframe",
@@ -170,7 +171,7 @@ void BindPhysics(nb::module_& module) {
                 OfMocapBody(p.get(), name, p.get().mutable_data().mocap_pos, 3),
                 name.c_str());
           },
-          "name"_a, "position"_a)
+          "name"_a, "position"_a.none())
       .def(
           "mocap_quaternion",
           [](PhysicsView& p, const std::string& name) {
@@ -186,7 +187,7 @@ void BindPhysics(nb::module_& module) {
                                4),
                    name.c_str());
           },
-          "name"_a, "quaternion"_a)
+          "name"_a, "quaternion"_a.none())
       .def(
           "tendon_length",
           [](PhysicsView& p, const std::string& name) {
@@ -256,13 +257,13 @@ void BindPhysics(nb::module_& module) {
           [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(v, JointPosition(p.get(), name), name.c_str());
           },
-          "name"_a, "position"_a)
+          "name"_a, "position"_a.none())
       .def(
           "set_joint_velocity",
           [](PhysicsView& p, const std::string& name, const nb::object& v) {
             Assign(v, JointVelocity(p.get(), name), name.c_str());
           },
-          "name"_a, "velocity"_a);
+          "name"_a, "velocity"_a.none());
 }
 
 }  // namespace replicant::python

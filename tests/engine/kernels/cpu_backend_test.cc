@@ -417,8 +417,8 @@ TEST(CpuBackendTest, RefusesATeamOfNobody) {
 }
 
 // Norms and their gradients on two threads, of four batches, so that a last bit
-// that rarely differs is seen: where the mean of equal blocks, a power of two of
-// them, lies in the middle between two floats.
+// that rarely differs is seen: where the mean of equal blocks, a power of two
+// of them, lies in the middle between two floats.
 std::vector<double> RunNorms() {
   const auto backend = MakeBackend("cpu", {.num_threads = 2});
   const Shape shape({8, 16, 32, 256});
