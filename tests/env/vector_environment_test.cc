@@ -76,13 +76,14 @@ class VectorEnvironmentTest : public ::testing::Test {
   }
   std::vector<std::unique_ptr<Environment>> MakeAll() {
     std::vector<std::unique_ptr<Environment>> all;
+    all.reserve(kBatch);
     for (int i = 0; i < kBatch; ++i) all.push_back(MakeOne(i));
     return all;
   }
   std::vector<double> Actions(int t) const {
-    std::vector<double> actions;
-    for (int i = 0; i < kBatch * kActionSize; ++i) {
-      actions.push_back(std::sin(t + 0.7 * i));
+    std::vector<double> actions(kBatch * kActionSize);
+    for (size_t i = 0; i < actions.size(); ++i) {
+      actions[i] = std::sin(t + 0.7 * static_cast<double>(i));
     }
     return actions;
   }
@@ -186,6 +187,7 @@ TEST_F(VectorEnvironmentTest,
 
 TEST_F(VectorEnvironmentTest, PixelsAreWrittenStraightIntoTheBatch) {
   std::vector<std::unique_ptr<Environment>> all;
+  all.reserve(kBatch);
   for (int i = 0; i < kBatch; ++i) {
     all.push_back(std::make_unique<WithPixels>(MakeOne(i)));
   }

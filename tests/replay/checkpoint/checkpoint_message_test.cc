@@ -200,7 +200,7 @@ TEST(ReplayCheckpointMessageTest, AReaderCutsAllItsServicesAtOneStep) {
     }
   }
   EXPECT_EQ(num_sampled, num_given);
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 TEST(ReplayCheckpointMessageTest, ALateAnswerIsNotOfTheNextCheckpoint) {
   const EpisodeMaker maker;
