@@ -143,6 +143,7 @@ inline void CheckSharesWork(const ReplicationConfig& config) {
 inline StepOutputs ProductStep(ReplicaContext& replica, const Inputs& batch) {
   Graph& g = replica.graph();
   std::vector<Output> weights;
+  weights.reserve(3);
   for (int i = 0; i < 3; ++i) {
     weights.push_back(g.Read(g.AddVariable(
         {.name = fmt::format("w{}", i),
