@@ -46,11 +46,9 @@ requeues=
 trap 'kill -TERM "$child" 2>/dev/null; if comes_back; then requeues=1; fi' TERM
 # a trap interrupts wait, and the program drains
 await_child() {
-  while true; do
-    wait "$child" && code=0 || code=$?
-    # it may have ended while the trap ran: its own code is still there
-    kill -0 "$child" 2>/dev/null || { wait "$child" && code=0 || code=$?; break; }
-  done
+  while kill -0 "$child" 2>/dev/null; do wait "$child"; done
+  # bash keeps its code, also if it ended while the trap ran
+  wait "$child" && code=0 || code=$?
 }
 )";
 
