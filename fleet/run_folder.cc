@@ -235,8 +235,7 @@ bool RunFolder::IsOver(const std::filesystem::path& path) {
   if (!std::filesystem::exists(file)) return false;
   const StateFile state = LoadState(file);
   return state.status == RunStatus::kComplete ||
-         state.status == RunStatus::kFailed ||
-         (state.status == RunStatus::kStopped && state.is_final);
+         state.status == RunStatus::kFailed || state.is_final;
 }
 
 RunFolder RunFolder::Resume(const std::filesystem::path& path,

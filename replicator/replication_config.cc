@@ -273,6 +273,7 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
       }
     };
     refuse("top_k", c.top_k == 0.0);
+    refuse("wire", c.gradient_format == DType::kF32 || strategy.has_servers);
     refuse("logical_devices", c.logical_devices == 1);
   }
   if (c.heartbeat_timeout_s > 0.0 &&

@@ -23,7 +23,6 @@ import sys
 PROGRAMS = ("fleet", "learner", "actor", "evaluator", "replay", "lockstep", "export", "plan",
             "check-data")
 COMMANDS = ("train", "benchmark", "check-env", "data", "report", *PROGRAMS)
-_EXIT_CONFIG = 78  # kExitConfig of base/process.h
 
 
 def main() -> int:
@@ -83,7 +82,7 @@ def _main() -> int:
 def _run(words: list[str]) -> int:
     """Runs a program of the package: its name and arguments. Returns its exit code."""
     from replicant import _make_env, _process, _recipes
-    from replicant.errors import InvalidArgument
+    from replicant.errors import EXIT_CONFIG, InvalidArgument
 
     name = os.environ.get(_make_env.VARIABLE)
     if name:
@@ -114,7 +113,7 @@ def _run(words: list[str]) -> int:
         except InvalidArgument as error:
             text = str(error).removeprefix("make_env: ")
             print(f"{words[0]}: {_make_env.VARIABLE}: {text}", file=sys.stderr)
-            return _EXIT_CONFIG
+            return EXIT_CONFIG
 
     # the roles of a fleet import what this process can
     os.environ |= _process.environment()

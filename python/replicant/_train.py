@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from replicant import _make_env, _process, _recipes, _run_files
-from replicant.errors import ConfigError, Error, IoError
+from replicant.errors import EXIT_CONFIG, ConfigError, Error, IoError
 
 
 def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
@@ -32,7 +32,6 @@ def _fleet(make_env: str | None) -> tuple[list[str], dict[str, str]]:
     return [given], dict(os.environ)
 
 
-_EXIT_CONFIG = 78  # of a fleet whose configuration is refused: kExitConfig of base/process.h
 _POLL_S = 0.2  # of a run that another process started
 
 # A recipe's limits are for its own task.
@@ -91,7 +90,7 @@ class Run:
             lines = self._last_lines()
             if self._process is None or not lines:
                 lines.append(problem)
-            kind = ConfigError if self._process is not None and code == _EXIT_CONFIG else Error
+            kind = ConfigError if self._process is not None and code == EXIT_CONFIG else Error
             raise kind("\n".join(lines))
         return self
 

@@ -4,6 +4,8 @@ A message says where, what was given, what is allowed and, if known, the next st
 Each class is also the built-in exception that a Python program would expect.
 """
 
+EXIT_CONFIG = 78  # of a program that refuses its configuration: kExitConfig of base/process.h
+
 
 class Error(RuntimeError):
     """Base of the others."""

@@ -306,6 +306,9 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(problem("{strategy: hogwild, top_k: 0.1}"),
             "run.yaml:1:28: top_k: is not for hogwild: its replicas do not "
             "make every step together");
+  EXPECT_EQ(problem("{strategy: hogwild, wire: bf16}"),
+            "run.yaml:1:27: wire: is not for hogwild: its replicas do not "
+            "make every step together");
   EXPECT_EQ(problem("{strategy: in_graph, wire: bf16, top_k: 0.1}"),
             "run.yaml:1:41: top_k: sends f32; hint: wire: f32");
   EXPECT_EQ(problem("{strategy: in_graph, servers: [tcp://a:1]}"),
