@@ -16,11 +16,13 @@ constexpr const char* kStateFile = "lockstep.safetensors";
 void LockstepSource::Connect(actors::Actor* actor,
                              actors::HindsightSinks* sinks,
                              std::vector<replay::LocalReplay::Writer>* writers,
-                             learner::Workload* workload) {
+                             learner::Workload* workload,
+                             replay::Checkpointer* checkpointer) {
   actor_ = actor;
   sinks_ = sinks;
   writers_ = writers;
   workload_ = workload;
+  checkpointer_ = checkpointer;
 }
 
 replay::ReadResult LockstepSource::Next(Clock::TimePoint deadline,
@@ -47,7 +49,7 @@ void LockstepSource::StartCheckpoint(uint64_t id,
   LockstepState state{.actor = actor_->state(), .waiting = replay_.waiting()};
   for (const auto& writer : *writers_) state.writers.push_back(writer.state());
   WriteLockstepState(folder / kStateFile, state);
-  checkpointer_.Save(replay_.shard().TakeSnapshot(), id);
+  checkpointer_->Save(replay_.shard().TakeSnapshot(), id);
 }
 
 void LockstepSource::Restore(const std::filesystem::path& folder) {

@@ -26,18 +26,17 @@ namespace replicant::programs {
 // Thread-safety: one thread makes all calls.
 class LockstepSource : public replay::BatchSource {
  public:
-  // `checkpointer` saves the shard of `replay`. All outlive the source.
-  LockstepSource(replay::LocalReplay* replay,
-                 replay::Checkpointer* checkpointer,
-                 actors::PolicyRunner* policy)
-      : replay_(*replay), checkpointer_(*checkpointer), policy_(*policy) {}
+  // Both outlive the source.
+  LockstepSource(replay::LocalReplay* replay, actors::PolicyRunner* policy)
+      : replay_(*replay), policy_(*policy) {}
 
   // Sets the parts that are made after the source. Call this before any other
   // method. All outlive the source's last call; `writers`, one per environment,
-  // take what `sinks`, the actor's, pass on.
+  // take what `sinks`, the actor's, pass on, and `checkpointer` saves the shard
+  // of the replay.
   void Connect(actors::Actor* actor, actors::HindsightSinks* sinks,
                std::vector<replay::LocalReplay::Writer>* writers,
-               learner::Workload* workload);
+               learner::Workload* workload, replay::Checkpointer* checkpointer);
 
   // Steps the actor, with the learner's newest policy, until the replay gives a
   // whole batch. A batch that has begun is completed even if the source is
@@ -65,12 +64,12 @@ class LockstepSource : public replay::BatchSource {
   void UpdatePolicy();
 
   replay::LocalReplay& replay_;
-  replay::Checkpointer& checkpointer_;
   actors::PolicyRunner& policy_;
   actors::Actor* actor_ = nullptr;
   actors::HindsightSinks* sinks_ = nullptr;
   std::vector<replay::LocalReplay::Writer>* writers_ = nullptr;
   learner::Workload* workload_ = nullptr;
+  replay::Checkpointer* checkpointer_ = nullptr;
   bool has_learned_ = true;  // since the last UpdatePolicy()
   bool is_paused_ = false;
 };

@@ -163,9 +163,6 @@ class LockstepTraining {
   const learner::CheckpointReader checkpoints_;
   const std::optional<learner::Manifest> manifest_;  // the newest complete one
 
-  // has restored the replay as `manifest_` has it
-  const std::unique_ptr<replay::Checkpointer> checkpointer_;
-
   // draws from the replay
   actors::PolicyRunner policy_;
   LockstepSource source_;
@@ -173,6 +170,10 @@ class LockstepTraining {
   const std::unique_ptr<learner::Workload> workload_;
 
   actors::Actor actor_;
+
+  // Restores the replay as `manifest_` has it. Made once all others have
+  // accepted the configuration: it begins the run's folder.
+  std::unique_ptr<replay::Checkpointer> checkpointer_;
 };
 
 LockstepTraining::LockstepTraining(const RunConfig& config,
@@ -194,13 +195,11 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
       lock_(LockFolder(config, resolved_yaml, folder_)),
       checkpoints_(folder_ / "checkpoints"),
       manifest_(checkpoints_.NewestManifest()),
-      checkpointer_(
-          MakeCheckpointer(config, folder_, manifest_, &replay_.shard())),
       policy_(*config.MakeAgent(), task_,
               {.backend = config.learner.replication.policy_backend(),
                .num_environments = environments_.size(),
                .seed = seed_}),
-      source_(&replay_, checkpointer_.get(), &policy_),
+      source_(&replay_, &policy_),
       mixed_(MixPrior(config, task_, &source_)),
       workload_(config.workload->make(config.section(),
                                       {.learner = config.learner,
@@ -222,7 +221,10 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
         "environment, a fleet takes both",
         config.task.name));
   }
-  source_.Connect(&actor_, &sinks_, &writers_, workload_.get());
+  checkpointer_ =
+      MakeCheckpointer(config, folder_, manifest_, &replay_.shard());
+  source_.Connect(&actor_, &sinks_, &writers_, workload_.get(),
+                  checkpointer_.get());
   if (manifest_) source_.Restore(checkpoints_.PathOf(manifest_->step));
 }
 

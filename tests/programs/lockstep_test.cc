@@ -277,6 +277,8 @@ TEST_F(LockstepTest, PriorDataOfAnotherTaskIsRefused) {
               HasSubstr("replay.prior.folder: " + folder +
                         ": its steps have 3 numbers beside the pixels, 1 of "
                         "the action, 0 bytes of a frame; the run's have 5"));
+  // the corrected command finds the folder as it was
+  EXPECT_TRUE(RunShort("a").status.ok());
 }
 
 // The run continues from its own copy of the model, any number of times.
