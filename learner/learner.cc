@@ -60,6 +60,7 @@ Learner::Learner(const LearnerConfig& config,
       hooks_(std::move(hooks)),
       folder_(folder),
       clock_(*clock),
+      disk_(disk),
       checkpoints_(folder / "checkpoints", config.num_kept_checkpoints),
       run_checkpointer_(
           &checkpoints_, workload, [this] { return seconds(); }, clock, disk),
@@ -261,14 +262,16 @@ void Learner::WritePictures() {
   for (const Picture& picture : workload_.TakePictures()) {
     curves_.by_updates().AddImage("learner/" + picture.name, picture.height,
                                   picture.width, picture.png, step_);
-    const std::filesystem::path folder = folder_ / picture.name;
-    try {
-      MakeFolders(folder);
-      AtomicWriteFile(folder / fmt::format("step-{:012}.png", step_),
-                      picture.png);
-    } catch (const IoError& error) {
-      spdlog::warn("a picture is lost: {}", error.what());
-    }
+    PostOrRun(disk_, [file = folder_ / picture.name /
+                             fmt::format("step-{:012}.png", step_),
+                      png = picture.png] {
+      try {
+        MakeFolders(file.parent_path());
+        AtomicWriteFile(file, png);
+      } catch (const IoError& error) {
+        spdlog::warn("a picture is lost: {}", error.what());
+      }
+    });
   }
 }
 

@@ -90,10 +90,10 @@ void Follow(
 // Thread-safety: one thread, the workload's.
 class Learner {
  public:
-  // `workload`, `clock` and `disk` outlive the learner. `disk` writes curves
-  // and checkpoints; null: the training waits for the disk. Throws IoError if
-  // the folder cannot be written or a checkpoint does not fit, CommError if the
-  // parameters' address cannot be bound.
+  // `workload`, `clock` and `disk` outlive the learner. `disk` writes curves,
+  // pictures and checkpoints; null: the training waits for the disk. Throws
+  // IoError if the folder cannot be written or a checkpoint does not fit,
+  // CommError if the parameters' address cannot be bound.
   Learner(const LearnerConfig& config, const std::filesystem::path& folder,
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
@@ -137,6 +137,7 @@ class Learner {
   const LearnerHooks hooks_;
   const std::filesystem::path folder_;
   Clock& clock_;
+  DiskQueue* const disk_;
   CheckpointFolder checkpoints_;
   RunCheckpointer run_checkpointer_;
   metrics::Curves curves_;

@@ -219,7 +219,7 @@ int Run(const Invocation& invocation) {
   std::unique_ptr<replay::MixedSource> mixed;
   if (config.has_actors()) {
     transitions.emplace(ReaderOptionsOf(invocation, /*worker=*/0));
-    mixed = MixPrior(config, TaskOf(invocation), &*transitions);
+    mixed = MixPrior(config, TaskOf(invocation), &*transitions, &disk);
   }
   replay::BatchSource* const source =
       mixed         ? mixed.get()

@@ -107,7 +107,8 @@ int64_t ActedRows(const RunConfig& config) {
 
 std::unique_ptr<replay::MixedSource> MixPrior(const RunConfig& config,
                                               const agents::TaskSpec& task,
-                                              replay::BatchSource* acted) {
+                                              replay::BatchSource* acted,
+                                              DiskQueue* disk) {
   if (!HasPrior(config)) return nullptr;
   replay::PriorOptions options{
       .folder = config.replay.prior_folder,
@@ -127,7 +128,8 @@ std::unique_ptr<replay::MixedSource> MixPrior(const RunConfig& config,
           .batch_size = config.learner.batch_size,
           .prior_rows = PriorRows(config.learner),
           .offline_batches = config.learner.offline_updates,
-          .importance = config.learner.importance});
+          .importance = config.learner.importance,
+          .disk = disk});
 }
 
 void CheckPrior(const RunConfig& config, const agents::TaskSpec& task) {

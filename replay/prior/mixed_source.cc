@@ -146,16 +146,16 @@ void MixedSource::SetPaused(bool is_paused) {
 void MixedSource::StartCheckpoint(uint64_t id,
                                   const std::filesystem::path& folder) {
   acted_.StartCheckpoint(id, folder);
-  // the learner's part may not be written yet, and makes the folder
-  unwritten_ = Unwritten{id, folder, prior_->State()};
+  // behind the learner's part, which makes the folder
+  writing_ = PostOrRun(options_.disk, [id, folder, state = prior_->State()] {
+    WriteCheckpointFile(folder, {.number = kStateNumber, .id = id}, state);
+  });
 }
 
 CheckpointState MixedSource::PollCheckpoint() {
-  if (unwritten_) {
-    const Unwritten part = std::move(*unwritten_);
-    unwritten_.reset();
-    WriteCheckpointFile(part.folder, {.number = kStateNumber, .id = part.id},
-                        part.state);
+  if (writing_.valid()) {
+    if (!IsDone(writing_)) return CheckpointState::kPending;
+    writing_.get();
   }
   return acted_.PollCheckpoint();
 }

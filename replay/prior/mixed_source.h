@@ -2,14 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/disk_queue.h"
 #include "replay/client/batch_source.h"
 #include "replay/client/importance_weights.h"
 #include "replay/prior/prior_replay.h"
@@ -23,6 +24,9 @@ struct MixedSourceOptions {
   // The first batches that are prior data alone.
   int64_t offline_batches = 0;
   ImportanceSchedule importance = {};  // exponents in [0, 1]
+  // Writes the checkpoints; null: StartCheckpoint() waits for the disk.
+  // Outlives the source.
+  DiskQueue* disk = nullptr;
 };
 
 // Batches of two tables: the first rows are acted, the last ones prior data.
@@ -63,7 +67,7 @@ class MixedSource : public BatchSource {
   void SetPaused(bool is_paused) override;
   void StartCheckpoint(uint64_t id,
                        const std::filesystem::path& folder) override;
-  // Writes the state that StartCheckpoint() took, then polls the acted source.
+  // Throws IoError if the prior data's part was not written.
   CheckpointState PollCheckpoint() override;
   // Restores the prior data's part. A folder without one, of a run that began
   // without prior data, changes nothing.
@@ -77,12 +81,6 @@ class MixedSource : public BatchSource {
   // Moves the acted batch to the first rows of `batch`, which has room.
   void TakeActed(Batch* batch);
 
-  struct Unwritten {
-    uint64_t id = 0;
-    std::filesystem::path folder;
-    std::vector<std::byte> state;
-  };
-
   BatchSource& acted_;
   const std::unique_ptr<PriorReplay> prior_;
   const MixedSourceOptions options_;
@@ -91,7 +89,7 @@ class MixedSource : public BatchSource {
   int64_t num_wanted_ = std::numeric_limits<int64_t>::max();
   bool is_paused_ = false;
   bool is_acted_paused_ = false;
-  std::optional<Unwritten> unwritten_;
+  std::future<void> writing_;  // of the checkpoint under way
 };
 
 }  // namespace replicant::replay

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <future>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/disk_queue.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "replay/checkpoint/checkpointer.h"
@@ -101,7 +105,8 @@ class MixedSourceTest : public ::testing::Test {
 
   std::unique_ptr<MixedSource> Make(ActedSource* acted, int64_t batch_size,
                                     int64_t prior_rows,
-                                    int64_t offline_batches = 0) const {
+                                    int64_t offline_batches = 0,
+                                    DiskQueue* disk = nullptr) const {
     TableConfig table = Table();
     // of the acted items alone
     table.priority_fade.base = 0.5;
@@ -114,7 +119,8 @@ class MixedSourceTest : public ::testing::Test {
         MixedSourceOptions{.batch_size = batch_size,
                            .prior_rows = prior_rows,
                            .offline_batches = offline_batches,
-                           .importance = {.exponent = 1.0}});
+                           .importance = {.exponent = 1.0},
+                           .disk = disk});
   }
 
   static ReadResult Next(MixedSource& source, Batch* batch) {
@@ -272,9 +278,9 @@ TEST_F(MixedSourceTest, ARestoredSourceDrawsAsOneThatWasNotStopped) {
   const auto whole = Make(&acted, 8, 4, /*offline_batches=*/30);
   for (int i = 0; i < 10; ++i) draw(*whole);
   const auto state = folder_.path() / "step";
+  MakeFolders(state);
   whole->StartCheckpoint(7, state);
   draw(*whole);  // changes nothing of the checkpoint
-  MakeFolders(state);
   ASSERT_EQ(whole->PollCheckpoint(), CheckpointState::kSaved);
   const auto resumed = Make(&acted, 8, 4, /*offline_batches=*/30);
   resumed->RestoreParts(state);
@@ -284,6 +290,31 @@ TEST_F(MixedSourceTest, ARestoredSourceDrawsAsOneThatWasNotStopped) {
   }
   EXPECT_FALSE(resumed->IsOffline());
   EXPECT_FALSE(whole->IsOffline());
+}
+
+TEST_F(MixedSourceTest, ACheckpointDoesNotWaitForTheDisk) {
+  ActedSource acted(4);
+  DiskQueue disk;
+  const auto source = Make(&acted, 8, 4, /*offline_batches=*/0, &disk);
+  std::promise<void> recovers;
+  static_cast<void>(disk.Post([&] { recovers.get_future().wait(); }));
+  const auto state = folder_.path() / "step";
+  // behind the learner's part
+  static_cast<void>(disk.Post([&] { MakeFolders(state); }));
+  source->StartCheckpoint(7, state);
+  EXPECT_EQ(source->PollCheckpoint(), CheckpointState::kPending);
+  EXPECT_FALSE(std::filesystem::exists(state));
+  recovers.set_value();
+  ASSERT_TRUE(disk.Await(std::chrono::minutes(1)));
+  EXPECT_EQ(source->PollCheckpoint(), CheckpointState::kSaved);
+  EXPECT_NO_THROW(Make(&acted, 8, 4)->RestoreParts(state));
+  EXPECT_TRUE(std::filesystem::exists(
+      CheckpointPath(state, MixedSource::kStateNumber)));
+
+  source->StartCheckpoint(8,
+                          folder_.path() / "none" / "of a failed checkpoint");
+  ASSERT_TRUE(disk.Await(std::chrono::minutes(1)));
+  EXPECT_THROW(static_cast<void>(source->PollCheckpoint()), IoError);
 }
 
 TEST_F(MixedSourceTest, OtherPriorDataThanBeforeIsRefused) {
