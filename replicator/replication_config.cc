@@ -265,6 +265,12 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   CheckPjrt(c, reader);
   const Strategy& strategy = *c.strategy;
   if (!strategy.is_synchronous) {
+    if (c.backend == "cuda") {
+      reader.Error("backend",
+                   fmt::format("cuda is not for strategy {}, whose variables "
+                               "are in host memory; allowed: cpu",
+                               strategy.name));
+    }
     const auto refuse = [&](const char* key, bool is_default) {
       if (!is_default) {
         reader.Error(key, fmt::format("is not for {}: its replicas do not make "

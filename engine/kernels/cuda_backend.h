@@ -20,7 +20,7 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options);
 // backend.
 std::unique_ptr<Backend> MakeDescribedCudaBackend();
 
-// Whether this build has the CUDA backend and this machine a device for it.
-bool HasCudaDevice();
+// Devices for the CUDA backend that this process sees; 0 in a build without it.
+int NumCudaDevices();
 
 }  // namespace replicant::kernels

@@ -20,7 +20,7 @@ std::unique_ptr<Backend> MakeBackend(std::string_view name,
 
 std::vector<std::string> BuiltBackends() {
   std::vector<std::string> names = {"reference", "cpu"};
-  if (HasCudaDevice()) names.emplace_back("cuda");
+  if (NumCudaDevices() > 0) names.emplace_back("cuda");
   return names;
 }
 

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "engine/pjrt/call.h"
 #include "engine/pjrt/element_type.h"
@@ -38,6 +41,10 @@ PJRT_NamedValue ToPjrt(const ClientOption& option) {
         } else if constexpr (std::is_same_v<T, int64_t>) {
           named.type = PJRT_NamedValue_kInt64;
           named.int64_value = value;
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          named.type = PJRT_NamedValue_kInt64List;
+          named.int64_array_value = value.data();
+          named.value_size = value.size();
         } else {
           named.type = PJRT_NamedValue_kFloat;
           named.float_value = value;
@@ -67,6 +74,21 @@ bool ParseWhole(std::string_view text, T* value) {
   return error == std::errc() && stop == end;
 }
 
+// Whole numbers with a comma behind each, which the last may lack. A text
+// without a comma is none.
+std::optional<std::vector<int64_t>> ParseList(std::string_view text) {
+  if (text.find(',') == std::string_view::npos) return std::nullopt;
+  std::vector<int64_t> numbers;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    if (!ParseWhole(text.substr(0, end), &numbers.emplace_back())) {
+      return std::nullopt;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return numbers;
+}
+
 }  // namespace
 
 ClientOption ParseClientOption(std::string_view text) {
@@ -86,6 +108,8 @@ ClientOption ParseClientOption(std::string_view text) {
     option.second = whole;
   } else if (ParseWhole(value, &decimal)) {
     option.second = decimal;
+  } else if (auto list = ParseList(value)) {
+    option.second = *std::move(list);
   } else {
     option.second = std::string(value);
   }

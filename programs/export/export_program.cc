@@ -160,9 +160,9 @@ int ExportSteps(const Invocation& invocation,
 int ExportModel(const Invocation& invocation,
                 const std::filesystem::path& checkpoint,
                 const std::filesystem::path& file) {
-  const auto workload =
-      MakeWorkload(invocation, MakeOneReplica(invocation.config()),
-                   /*source=*/nullptr, /*reads_images=*/false);
+  const auto workload = MakeModel(invocation, invocation.config().has_actors()
+                                                  ? TaskOf(invocation)
+                                                  : agents::TaskSpec());
   // RUN/best has the policy alone
   const std::vector<std::string> variables = workload->ModelVariables();
   const int64_t step = runtime::LoadPartOfCheckpoint(checkpoint, variables,

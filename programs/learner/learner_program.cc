@@ -159,8 +159,21 @@ int Evaluate(const Invocation& invocation, const std::string& given) {
   const RunConfig& config = invocation.config();
   if (config.has_actors()) return EvaluatePolicy(invocation, given);
   const std::filesystem::path checkpoint = FindCheckpoint(kEvaluate, given);
-  const auto workload = MakeWorkload(invocation, MakeOneReplica(config),
-                                     /*source=*/nullptr);
+  // one replica, with the rows and the device that the first one trains with
+  const replicator::ReplicationConfig& replication = config.learner.replication;
+  auto loaded = invocation.loaded;
+  loaded.config.learner.batch_size /= replication.replicas_of_group();
+  const auto workload =
+      MakeWorkload({invocation.registry, invocation.commands, loaded},
+                   replicator::MakeReplicator(
+                       {.backend = replication.backend,
+                        .pjrt = replication.pjrt,
+                        .cuda_graphs = replication.cuda_graphs,
+                        .threads = replication.threads,
+                        .accumulation_steps = replication.accumulation_steps,
+                        .devices = replication.devices},
+                       static_cast<uint64_t>(config.run.seed)),
+                   /*source=*/nullptr);
   const runtime::CheckpointInfo info =
       runtime::LoadCheckpoint(checkpoint, workload->variables());
   std::printf("checkpoint %s\nstep %lld\n", checkpoint.c_str(),

@@ -73,30 +73,11 @@ std::string WhyComplete(const RunConfig& config,
   return FindGoodReturn(config.evaluation, run_folder);
 }
 
-// The workload on one replica: its variables fit every strategy. An agent's is
-// small with a batch of two rows.
-std::unique_ptr<learner::Workload> MakeSmallWorkload(
-    const Invocation& invocation, const agents::TaskSpec& task) {
-  const RunConfig& config = invocation.config();
-  if (!config.has_actors()) {
-    return MakeWorkload(invocation, MakeOneReplica(config), /*source=*/nullptr,
-                        /*reads_images=*/false);
-  }
-  const auto seed = static_cast<uint64_t>(config.run.seed);
-  learner::WorkloadArguments arguments{.learner = config.learner,
-                                       .seed = seed,
-                                       .replicator = MakeOneReplica(config)};
-  arguments.learner.replication = {};
-  arguments.learner.batch_size = 2;
-  arguments.spec = config.SpecOf(task);
-  return config.workload->make(config.section(), std::move(arguments));
-}
-
 // The newest checkpoint may be damaged; the learner then loads an older one.
 void CheckVariables(const Invocation& invocation, const agents::TaskSpec& task,
                     const learner::CheckpointReader& checkpoints,
                     const std::filesystem::path& run_folder) {
-  const auto workload = MakeSmallWorkload(invocation, task);
+  const auto workload = MakeModel(invocation, task);
   const std::vector<int64_t> steps = checkpoints.Steps();
   std::string problem;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {

@@ -34,17 +34,6 @@ agents::TaskSpec TaskOf(const Invocation& invocation) {
                                   static_cast<uint64_t>(config.run.seed), 0));
 }
 
-std::unique_ptr<replicator::Replicator> MakeOneReplica(
-    const RunConfig& config) {
-  const replicator::ReplicationConfig& replication = config.learner.replication;
-  return replicator::MakeReplicator(
-      {.backend = replication.backend,
-       .pjrt = replication.pjrt,
-       .threads = replication.threads,
-       .accumulation_steps = replication.accumulation_steps},
-      static_cast<uint64_t>(config.run.seed));
-}
-
 std::unique_ptr<learner::Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,
@@ -60,6 +49,22 @@ std::unique_ptr<learner::Workload> MakeWorkload(
     arguments.spec = config.SpecOf(TaskOf(invocation));
     arguments.source = source;
   }
+  return config.workload->make(config.section(), std::move(arguments));
+}
+
+std::unique_ptr<learner::Workload> MakeModel(const Invocation& invocation,
+                                             const agents::TaskSpec& task) {
+  const RunConfig& config = invocation.config();
+  const auto seed = static_cast<uint64_t>(config.run.seed);
+  learner::WorkloadArguments arguments{
+      .learner = config.learner,
+      .seed = seed,
+      .replicator = replicator::MakeReplicator(
+          {.backend = config.learner.replication.policy_backend()}, seed),
+      .images = WithoutFiles(config.ImagesOf(invocation.registry))};
+  arguments.learner.replication = {};
+  arguments.learner.batch_size = 2;
+  if (config.has_actors()) arguments.spec = config.SpecOf(task);
   return config.workload->make(config.section(), std::move(arguments));
 }
 

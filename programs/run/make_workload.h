@@ -14,10 +14,6 @@ namespace replicant::programs {
 // cannot draw from the replay.
 agents::TaskSpec TaskOf(const Invocation& invocation);
 
-// Makes a single replica in this process, for using a run's model independently
-// of the strategy that trains it.
-std::unique_ptr<replicator::Replicator> MakeOneReplica(const RunConfig& config);
-
 // Makes the configured workload. `source` is null unless this process draws
 // batches for an agent; `reads_images` is false if only the variables will be
 // used. Throws ConfigError, and what the workload throws.
@@ -25,5 +21,12 @@ std::unique_ptr<learner::Workload> MakeWorkload(
     const Invocation& invocation,
     std::unique_ptr<replicator::Replicator> replicator,
     replay::BatchSource* source, bool reads_images = true);
+
+// Makes the configured workload for its variables and its BuildModel() alone,
+// which any strategy and backend share: one replica on the CPU, with a step of
+// two rows, that reads no images. `task` is TaskOf() for a run with actors.
+// Throws as MakeWorkload() does.
+std::unique_ptr<learner::Workload> MakeModel(const Invocation& invocation,
+                                             const agents::TaskSpec& task);
 
 }  // namespace replicant::programs

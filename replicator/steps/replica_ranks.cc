@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/kernels/cuda_backend.h"
 #include "replicator/comm/host_addresses.h"
 #include "replicator/comm/mpi_communicator.h"
 #include "replicator/comm/tcp_communicator.h"
@@ -96,6 +97,8 @@ int FirstReplicaOnHost(const ReplicationConfig& config,
   const auto own = static_cast<size_t>(between->rank());
   const auto before =
       std::count(hosts.begin(), hosts.begin() + between->rank(), hosts[own]);
+  // a launcher may show each process its own devices alone
+  if (kernels::NumCudaDevices() == config.replicas_per_process) return 0;
   return static_cast<int>(before) * config.replicas_per_process;
 }
 

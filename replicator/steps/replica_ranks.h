@@ -23,8 +23,9 @@ comm::CommunicatorOptions CommunicatorOptionsOf(
 comm::LocalRanks MakeReplicaRanks(const ReplicationConfig& config, int process);
 
 // Returns the number of this process's first replica among all replicas of its
-// host, by which replicas take devices. All processes of `between` call it;
-// null for a lone one.
+// host, by which replicas take devices; 0 for a process that sees as many
+// devices as it has replicas. All processes of `between` call it; null for a
+// lone one.
 int FirstReplicaOnHost(const ReplicationConfig& config,
                        comm::Communicator* between);
 

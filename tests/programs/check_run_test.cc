@@ -21,6 +21,7 @@
 #include "learner/checkpoint_folder.h"
 #include "learner/workloads/agent/agent_workload.h"
 #include "programs/run/check_resume.h"
+#include "programs/run/make_workload.h"
 #include "programs/run/mix_prior.h"
 #include "programs/run/run_config.h"
 #include "tests/support/message_of.h"
@@ -452,6 +453,29 @@ TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
   EXPECT_THAT(refusal("max_epochs: 2.6"),
               StartsWith("--resume " + folder.path().string() +
                          ": the configuration does not fit"));
+}
+
+// Would catch a launcher that takes the learner's device, or the memory of all
+// replicas.
+TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
+  const TemporaryFolder folder;
+  const Registry registry = Registry::BuiltIn();
+  const Commands commands = Commands::InFolder(".");
+  const auto loaded = LoadRunConfig(
+      config::Document::FromText(
+          "run.yaml",
+          "learner: {workload: resnet50, batch_size: 1000000, replication: "
+          "{strategy: in_graph, replicas: 8, backend: cuda, devices: [64]}}\n"
+          "resnet50: {depth: linear, image_size: 32}\n"),
+      registry);
+  const Invocation invocation{
+      .registry = registry, .commands = commands, .loaded = loaded};
+  const auto model = MakeModel(invocation, /*task=*/{});
+  learner::CheckpointFolder checkpoints(folder.path() / "checkpoints", 1);
+  checkpoints.Save(runtime::CopyVariables(model->variables()),
+                   {.step = 8, .metadata = {}});
+  checkpoints.Complete({.step = 8, .id = 1});
+  EXPECT_NO_THROW(CheckResume(invocation, /*task=*/{}, folder.path()));
 }
 
 // Would catch a run that each resume refuses, and that never counts as

@@ -306,6 +306,9 @@ TEST(ReplicationConfigTest, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(problem("{strategy: hogwild, top_k: 0.1}"),
             "run.yaml:1:28: top_k: is not for hogwild: its replicas do not "
             "make every step together");
+  EXPECT_EQ(problem("{strategy: hogwild, backend: cuda}"),
+            "run.yaml:1:30: backend: cuda is not for strategy hogwild, whose "
+            "variables are in host memory; allowed: cpu");
   EXPECT_EQ(problem("{strategy: hogwild, wire: bf16}"),
             "run.yaml:1:27: wire: is not for hogwild: its replicas do not "
             "make every step together");

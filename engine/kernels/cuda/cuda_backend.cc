@@ -186,14 +186,15 @@ std::unique_ptr<Backend> MakeCudaBackend(const BackendOptions& options) {
   return cuda::MakeBackendOn(libraries, options);
 }
 
-bool HasCudaDevice() {
+int NumCudaDevices() {
   try {
     const std::unique_ptr<cuda::Driver> driver = cuda::LoadDriver();
     int count = 0;
-    return driver->Init() == CUDA_SUCCESS &&
-           driver->DeviceGetCount(&count) == CUDA_SUCCESS && count > 0;
+    const bool is_known = driver->Init() == CUDA_SUCCESS &&
+                          driver->DeviceGetCount(&count) == CUDA_SUCCESS;
+    return is_known ? count : 0;
   } catch (const DeviceError&) {
-    return false;
+    return 0;
   }
 }
 

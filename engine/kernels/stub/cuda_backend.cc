@@ -15,6 +15,6 @@ std::unique_ptr<Backend> MakeDescribedCudaBackend() {
   throw DeviceError("cuda: this build has no CUDA backend");
 }
 
-bool HasCudaDevice() { return false; }
+int NumCudaDevices() { return 0; }
 
 }  // namespace replicant::kernels

@@ -79,8 +79,9 @@ TEST(PjrtClientTest, ReadsPlatformAndDevices) {
   const Client client(
       Plugin::Load(fake.file()),
       {ParseClientOption("name=a=b"), ParseClientOption("preallocate=false"),
-       ParseClientOption("memory_fraction=0.5"),
-       ParseClientOption("count=-4")});
+       ParseClientOption("memory_fraction=0.5"), ParseClientOption("count=-4"),
+       ParseClientOption("devices=0,"), ParseClientOption("ids=3,-1,2"),
+       ParseClientOption("names=3,a"), ParseClientOption("none=,")});
   EXPECT_EQ(client.platform(), "fake");
   EXPECT_EQ(client.platform_version(), "version 1");
   ASSERT_EQ(client.num_devices(), 3);
@@ -88,7 +89,8 @@ TEST(PjrtClientTest, ReadsPlatformAndDevices) {
   EXPECT_EQ(client.device_kind(2), "fake device");
   EXPECT_THAT(fake->options,
               ElementsAre("name=a=b", "preallocate=false",
-                          "memory_fraction=0.500000", "count=-4"));
+                          "memory_fraction=0.500000", "count=-4", "devices=[0]",
+                          "ids=[3][-1][2]", "names=3,a", "none=,"));
 }
 
 TEST(PjrtClientTest, RefusesAnOptionWithoutAName) {

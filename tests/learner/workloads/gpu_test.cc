@@ -37,7 +37,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 int CountDevices() {
-  if (!kernels::HasCudaDevice()) return 0;
+  if (kernels::NumCudaDevices() == 0) return 0;
   const auto driver = kernels::cuda::LoadDriver();
   int count = 0;
   EXPECT_EQ(driver->Init(), CUDA_SUCCESS);

@@ -209,6 +209,12 @@ std::string OptionText(const PJRT_NamedValue& option) {
       return text + "=" + std::to_string(option.int64_value);
     case PJRT_NamedValue_kBool:
       return text + (option.bool_value ? "=true" : "=false");
+    case PJRT_NamedValue_kInt64List:
+      text += "=";
+      for (size_t i = 0; i < option.value_size; ++i) {
+        text += "[" + std::to_string(option.int64_array_value[i]) + "]";
+      }
+      return text;
     default:
       return text + "=" + std::to_string(option.float_value);
   }
