@@ -161,12 +161,11 @@ void Supervisor::CheckExit(Member& member) {
 }
 
 std::string Supervisor::WhyNoRestart(Member& member, const ExitStatus& status) {
-  if (status.code == kExitConfig && !member.has_run) {
+  const ExitStatus before = std::exchange(member.last_exit, status);
+  if (IsRefused(member)) {
     return "a restart cannot help, change the configuration";
   }
-  const bool is_again =
-      status.code == kExitData && member.last_exit.code == kExitData;
-  member.last_exit = status;
+  const bool is_again = status.code == kExitData && before.code == kExitData;
   return is_again ? "another restart would meet the same data" : "";
 }
 
@@ -399,6 +398,7 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
   if (member.spec.is_optional) {
     spdlog::warn("the run continues without {}", message);
   } else {
+    result_->is_mistake = IsRefused(member);
     BeginStop(RunStatus::kFailed, message);
   }
 }

@@ -40,6 +40,8 @@ struct RunResult {
   // A role could not write all of its results (kExitUnsaved); the message says
   // which.
   bool is_unsaved = false;
+  // A role refused the configuration (kExitConfig), which failed the run.
+  bool is_mistake = false;
 
   // Whether the program may end with success.
   bool ok() const {
@@ -235,6 +237,10 @@ class Supervisor {
   // ---
   // Sends SIGKILL; CheckExit() notices the end of the process.
   void Kill(Member& member, std::string why);
+  // Whether the last process refused the configuration, and none has run.
+  static bool IsRefused(const Member& member) {
+    return member.last_exit.code == kExitConfig && !member.has_run;
+  }
   // Why a restart after this end would end in the same way; "" if it may not.
   // Records the end.
   static std::string WhyNoRestart(Member& member, const ExitStatus& status);

@@ -1,6 +1,9 @@
 #include "base/config/edit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "base/config/scalar.h"
@@ -43,6 +46,16 @@ bool HasText(const Node& node) {
          (node.kind == Node::Kind::kNull && !node.text.empty());
 }
 
+std::optional<std::string> TextOf(const Node& node) {
+  if (HasText(node)) return node.text;
+  if (node.kind != Node::Kind::kList) return std::nullopt;
+  std::vector<std::string> values;
+  for (const Node& item : node.items) {
+    values.push_back(TextOf(item).value_or(""));
+  }
+  return fmt::format("[{}]", fmt::join(values, ", "));
+}
+
 // The folder of the file that holds `place`, as the file's name was given;
 // empty for an option.
 std::filesystem::path FolderOf(Document& document, const Place& place) {
@@ -73,8 +86,7 @@ std::string WithYaml(const std::string& resolved_yaml, std::string_view key,
 std::optional<std::string> ValueOf(const Document& document,
                                    std::string_view key) {
   const Node* const found = FindNode(document, key);
-  if (found == nullptr || !HasText(*found)) return std::nullopt;
-  return found->text;
+  return found == nullptr ? std::nullopt : TextOf(*found);
 }
 
 std::string WithPlace(const Document& document, const std::string& message) {

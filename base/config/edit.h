@@ -11,8 +11,8 @@
 // path: "task.mjcf".
 namespace replicant::config {
 
-// The text of the scalar that `document` holds for `key`; std::nullopt if it
-// holds none.
+// The text of the scalar that `document` holds for `key`, or of a list's values
+// in YAML's flow style ("[a, b]"); std::nullopt if it holds neither.
 std::optional<std::string> ValueOf(const Document& document,
                                    std::string_view key);
 

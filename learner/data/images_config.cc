@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "learner/data/encoded_images.h"
 
@@ -21,11 +23,14 @@ MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&,
           "images.train: images.source {} needs a path", config.source));
     }
     if (path.empty()) return nullptr;
+    const char* const key = is_train ? "images.train" : "images.evaluation";
+    if (!std::filesystem::exists(path)) {
+      throw ConfigError(fmt::format("{}: no such path: {}", key, path));
+    }
     std::shared_ptr<const ImageSource> source =
         MakeEncodedSource(list(path, config.train));
     spdlog::log(HasLosses(*source) ? spdlog::level::warn : spdlog::level::info,
-                "images.{}: {}: {}", is_train ? "train" : "evaluation", path,
-                Describe(*source));
+                "{}: {}: {}", key, path, Describe(*source));
     return source;
   };
 }

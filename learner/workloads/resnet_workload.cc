@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
@@ -97,6 +98,11 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
 
 void ResNetWorkload::Begin() {
   if (config_.initial_variables.empty()) return;
+  if (!std::filesystem::exists(config_.initial_variables)) {
+    throw ConfigError(
+        fmt::format("resnet50.initial_variables: no such file: {}",
+                    config_.initial_variables));
+  }
   // the averages, too
   std::vector<std::string> names = NetworkVariables();
   if (!config_.has_initial_head) {

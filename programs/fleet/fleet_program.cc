@@ -332,6 +332,7 @@ int Run(RunConfig config, const Commands& commands,
   if (!result.ok()) std::fprintf(stderr, "%s\n", result.message.c_str());
   // all of it, with the last evaluation
   const bool is_copied = copy.Finish(FromSeconds(config.fleet.stop_timeout_s));
+  if (result.is_mistake) return kExitConfig;
   // Kubernetes starts a launcher again unless it ends with 0
   if (config.cluster.backend == fleet::ClusterBackend::kKubernetes) {
     return IsOver(result.status, stop) ? 0 : 1;
@@ -434,7 +435,14 @@ agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
   if (!config.has_actors()) learner::CheckSameBatch(config.learner);
   fleet::CheckMetricsAddress(fleet::kMetricsKey, config.fleet.metrics_address);
   if (!config.has_actors()) return {};
-  agents::TaskSpec task = CheckRun(config, invocation.registry.tasks);
+  agents::TaskSpec task = [&] {
+    try {
+      return CheckRun(config, invocation.registry.tasks);
+    } catch (const IoError& error) {
+      // a file that the configuration names
+      throw ConfigError(error.what());
+    }
+  }();
   CheckAddresses(config);
   return task;
 }

@@ -68,6 +68,9 @@ void MakeReplay(const RolePlan& plan, RoleSpec* spec) {
   Set("replay.action_bytes", plan.task.action_bytes(), spec);
   Set("replay.frame_bytes", plan.task.frame_bytes(), spec);
   Set("replay.float_rows", true, spec);
+  Set("replay.seed", config.run.seed, spec);
+  // that of a new run; RestoreArguments() of one that resumes
+  Set("replay.restore_checkpoint", 0, spec);
   for (const replay::TableConfig& table :
        config.replay.MakeShardConfig().tables) {
     Set(fmt::format("replay.tables.{}.stack", table.name),

@@ -102,26 +102,37 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
   if (!std::filesystem::exists(file)) return;
   const auto before = config::Document::FromFile(file);
   const auto now = config::Document::FromText("resolved", resolved_yaml);
-  std::vector<const char*> keys = {"run.seed", "learner.workload"};
+  std::vector<std::string> keys = {"run.seed", "learner.workload"};
   if (config.has_actors()) {
     // what a step of the replay means
-    keys.insert(keys.end(), {"task.name", "task.action_repeat",
-                             "task.action_repeat_reward"});
+    for (const char* const key :
+         {"name", "action_repeat", "action_repeat_reward", "observations"}) {
+      keys.push_back(fmt::format("task.{}", key));
+    }
     if (config.task.has_pixels) {
-      keys.insert(keys.end(), {"task.pixels.height", "task.pixels.width",
-                               "task.pixels.camera", "task.pixels.frame_stack",
-                               "task.pixels.state"});
+      for (const char* const key :
+           {"height", "width", "camera", "heights", "widths", "cameras",
+            "frame_stack", "state"}) {
+        keys.push_back(fmt::format("task.pixels.{}", key));
+      }
+    }
+    // and an item
+    for (const replay::TableConfig& table :
+         config.replay.MakeShardConfig().tables) {
+      for (const char* const key : {"n_step", "discount", "window", "period"}) {
+        keys.push_back(fmt::format("replay.tables.{}.{}", table.name, key));
+      }
     }
   } else {
     keys.push_back("learner.batch_size");
   }
-  for (const char* const key : keys) {
+  for (const std::string& key : keys) {
     const auto was = config::ValueOf(before, key);
     const auto is = config::ValueOf(now, key);
     if (!was || !is || *was == *is) continue;
     throw ConfigError(
-        fmt::format("{}: {}, but the run in {} has {}; hint: --set "
-                    "run.dir=FOLDER begins another run",
+        fmt::format("{}: {}, but the run in {} has {}; hint: --config FILE "
+                    "with --set run.dir=FOLDER begins another run",
                     key, *is, run_folder.string(), *was));
   }
 }

@@ -17,8 +17,9 @@ class RunIsComplete : public ConfigError {
 };
 
 // Throws ConfigError, with key and both values, if the run in `run_folder` has
-// another seed, workload, task, form of rewards or view than `resolved_yaml`,
-// the text of `config`: its replay would mix two meanings. A run of images has
+// another seed, workload, task, form of rewards, observations or view, or items
+// of other steps, than `resolved_yaml`, the text of `config`: its replay would
+// mix two meanings. A run of images has
 // the same batch size, too, since it counts its place among them in batches. A
 // folder without a config.yaml has no run. Changes nothing.
 void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,

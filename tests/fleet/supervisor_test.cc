@@ -137,6 +137,7 @@ TEST_F(SupervisorTest, AConfigurationThatCannotRunIsTriedOnce) {
             "learner-0: exit code 78; a restart cannot help, change the "
             "configuration; " +
                 log + " ends with:\n  learner: cuda:3: no such device");
+  EXPECT_TRUE(supervisor_->result().is_mistake);
 }
 
 // The same process did run: what ended it may be gone at the next attempt.

@@ -529,37 +529,48 @@ TEST(CheckReplayTest, RefusesWhatTheClientsOfARunCannotUse) {
 
 // The replay's rewards and pictures would have two meanings.
 TEST(CheckSameRunTest, ARunKeepsWhatItsReplayMeans) {
-  const auto load = [](const std::string& more) {
-    const std::string text =
-        "task: {name: cheetah-run, action_repeat: 4, pixels: {enabled: "
-        "true}}\n";
+  std::string text =
+      "task: {name: cheetah-run, action_repeat: 4, pixels: {enabled: "
+      "true}}\n";
+  const auto load = [&text](const std::string& more) {
     return LoadRunConfig(config::Document::FromText("c", text, {more}),
                          Registry::BuiltIn());
   };
   const TemporaryFolder folder;
-  AtomicWriteFile(folder.path() / "config.yaml",
-                  load("log.level=info").resolved_yaml);
-  const auto check = [&](const std::string& more) {
-    const auto loaded = load(more);
-    CheckSameRun(loaded.config, loaded.resolved_yaml, folder.path());
+  using KeyOtherWas = std::tuple<std::string, std::string, std::string>;
+  const auto expect_refused = [&](const std::vector<KeyOtherWas>& cases) {
+    AtomicWriteFile(folder.path() / "config.yaml",
+                    load("log.level=info").resolved_yaml);
+    for (const auto& [key, other, was] : cases) {
+      const auto loaded = load(fmt::format("{}={}", key, other));
+      EXPECT_EQ(MessageOf<ConfigError>([&] {
+                  CheckSameRun(loaded.config, loaded.resolved_yaml,
+                               folder.path());
+                }),
+                fmt::format("{}: {}, but the run in {} has {}; hint: --config "
+                            "FILE with --set run.dir=FOLDER begins another run",
+                            key, other, folder.path().string(), was));
+    }
   };
-  for (const auto& [key, other, was] :
-       std::vector<std::tuple<std::string, std::string, std::string>>{
-           {"task.name", "walker-walk", "cheetah-run"},
-           {"task.action_repeat", "2", "4"},
-           {"task.action_repeat_reward", "sum", "mean"},
-           {"task.pixels.height", "64", "84"},
-           {"task.pixels.width", "64", "84"},
-           {"task.pixels.camera", "back", "0"},
-           {"task.pixels.frame_stack", "2", "3"},
-           {"task.pixels.state", "true", "false"}}) {
-    EXPECT_EQ(MessageOf<ConfigError>([&, k = key, o = other] {
-                check(fmt::format("{}={}", k, o));
-              }),
-              fmt::format("{}: {}, but the run in {} has {}; hint: --set "
-                          "run.dir=FOLDER begins another run",
-                          key, other, folder.path().string(), was));
-  }
+  expect_refused({{"task.name", "walker-walk", "cheetah-run"},
+                  {"task.action_repeat", "2", "4"},
+                  {"task.action_repeat_reward", "sum", "mean"},
+                  {"task.pixels.height", "64", "84"},
+                  {"task.pixels.width", "64", "84"},
+                  {"task.pixels.camera", "back", "0"},
+                  {"task.pixels.frame_stack", "2", "3"},
+                  {"task.pixels.state", "true", "false"}});
+  text =
+      "task: {name: cheetah-run, observations: [position, velocity], pixels: "
+      "{enabled: true, state: true, cameras: [side, back], widths: [84, "
+      "84]}}\n"
+      "replay: {tables: {default: {n_step: 3, discount: 0.99}}}\n";
+  expect_refused(
+      {{"task.observations", "[velocity, position]", "[position, velocity]"},
+       {"task.pixels.cameras", "[back, side]", "[side, back]"},
+       {"task.pixels.widths", "[64, 84]", "[84, 84]"},
+       {"replay.tables.default.n_step", "4", "3"},
+       {"replay.tables.default.discount", "0.9", "0.99"}});
 }
 
 }  // namespace

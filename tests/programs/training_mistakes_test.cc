@@ -37,14 +37,13 @@ TEST_F(TrainingMistakesTest, AMistakeStartsNothing) {
   expect("evaluation.video.camera=nowhere", "nowhere");
   expect("evaluation={enabled: false, stop_at_return: 5}",
          "evaluation.stop_at_return: needs evaluations");
-  expect("task.suite_folder=/nowhere", "/nowhere", 1);
+  expect("task.suite_folder=/nowhere", "/nowhere");
   expect("task.pixels={enabled: true, camera: front}",
          "fleet: --set task.pixels={enabled: true, camera: front}: "
          "task.pixels.camera: cartpole-swingup: no camera 'front'; allowed: ");
   expect("task.mjcf=/nowhere.xml",
          "fleet: --set task.mjcf=/nowhere.xml: task.mjcf: MJCF: /nowhere.xml: "
-         "no such file",
-         1);
+         "no such file");
   expect("agent.networks.encoder.kind=light",
          "agent.networks.encoder.kind: wants pixels");
   expect("replay.tables.default.max_size=100",

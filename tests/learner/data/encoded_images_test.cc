@@ -154,6 +154,12 @@ TEST_F(EncodedImagesTest, FoldersThatCannotBeUsedAreErrors) {
     return MessageOf<IoError>([&] { ListImageFolder(path); });
   };
   const std::string root_text = root().string();
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
+              static_cast<void>(BuiltInImageSources().at("image_folder")(
+                  {.train = root_text, .evaluation = root_text + "/none"},
+                  Split::kEvaluation, /*seed=*/0));
+            }),
+            "images.evaluation: no such path: " + root_text + "/none");
   EXPECT_EQ(folder(root() / "none"), "cannot read folder: " + root_text +
                                          "/none: No such file or directory");
   EXPECT_EQ(folder(root() / "folder/cat/deep"),
