@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,6 +59,13 @@ inline pid_t ProcessOf(pid_t fleet, const std::string& option,
   return 0;
 }
 
+// Settings of a fleet that takes no process that starves for one that hangs, so
+// that only a process that ends is started again.
+inline std::vector<std::string> PatientFleet() {
+  return {"fleet.start_timeout_s=300", "fleet.heartbeat_timeout_s=300",
+          "fleet.stop_timeout_s=300"};
+}
+
 class TrainingFixture : public ::testing::Test {
  protected:
   // A shipped recipe, made small.
@@ -76,6 +84,8 @@ class TrainingFixture : public ::testing::Test {
         "evaluation.episodes=2",
         "evaluation.video={height: 24, width: 32}",
         "replay.tables.default.rate_limiter.min_size_to_sample=100"};
+    const std::vector<std::string> patient = PatientFleet();
+    settings.insert(settings.end(), patient.begin(), patient.end());
     settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {
       command.insert(command.end(), {"--set", setting});
@@ -118,15 +128,22 @@ class TrainingFixture : public ::testing::Test {
   // Whether `text` comes to stand in the file within three minutes.
   static bool AwaitFile(const std::filesystem::path& file,
                         const std::string& text) {
+    return Await([&] { return Holds(file, text); });
+  }
+  // Whether `is_reached` comes to return true within three minutes.
+  static bool Await(const std::function<bool()>& is_reached) {
     const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
-    while (Clock::Real().Now() < deadline) {
-      if (std::filesystem::exists(file) &&
-          ReadFile(file).find(text) != std::string::npos) {
-        return true;
-      }
+    while (!is_reached()) {
+      if (Clock::Real().Now() >= deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return false;
+    return true;
+  }
+  // Whether the file is there and has the text.
+  static bool Holds(const std::filesystem::path& file,
+                    const std::string& text) {
+    return std::filesystem::exists(file) &&
+           ReadFile(file).find(text) != std::string::npos;
   }
   CommandResult RunEvaluator(std::vector<std::string> words) const {
     words.insert(words.begin(), REPLICANT_EVALUATOR);
