@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,6 +38,11 @@ class Stopped {
   Stopped(const Stopped&) = delete;
   Stopped& operator=(const Stopped&) = delete;
 
+  bool HasEnded() const {
+    pollfd end{pidfd_, POLLIN, 0};
+    return ::poll(&end, 1, 0) == 1;
+  }
+
  private:
   void Signal(int signal) const {
     ::syscall(SYS_pidfd_send_signal, pidfd_, signal, nullptr, 0);
@@ -47,7 +53,8 @@ class Stopped {
 
 // A process of a learner under MPI.
 struct Replica {
-  pid_t pid = 0;        // 0: none was found
+  pid_t pid = 0;  // 0: none was found
+  pid_t parent = 0;
   int incarnation = 0;  // of the learner
 };
 
@@ -104,6 +111,7 @@ class TrainingMpiTest : public TrainingFixture {
                                                rank)) != std::string::npos &&
           contents("cmdline").find(run_.string()) != std::string::npos) {
         return {.pid = std::stoi(entry.path().filename().string()),
+                .parent = number("status", "PPid:\t"),
                 .incarnation = number("environ", "REPLICANT_INCARNATION=")};
       }
     }
@@ -158,6 +166,21 @@ TEST_F(TrainingMpiTest, AReplicaThatStandsStillEndsTheGroupWhichThenGoesOn) {
                     "of for 10 s; waited for in call [0-9]+, ",
                     1 - rank, rank)));
   }
+  ExpectEndsWell(fleet);
+}
+
+// As when the fleet kills a learner whose first replica stands still. Would
+// catch a replica that outlives mpirun and holds the addresses of the next
+// learner.
+TEST_F(TrainingMpiTest, AReplicaThatStandsStillEndsWithMpirun) {
+  Process fleet = StartReplicas(/*heartbeat_timeout_s=*/0.0);
+  const Replica replica = AwaitReplica(0);
+  ASSERT_GT(replica.pid, 0) << Output();
+  ASSERT_GT(replica.parent, 1);
+  const Stopped stopped(replica.pid);
+  ::kill(replica.parent, SIGKILL);
+  EXPECT_TRUE(Await([&] { return stopped.HasEnded(); }));
+  ASSERT_TRUE(AwaitNext(replica.incarnation)) << Output();
   ExpectEndsWell(fleet);
 }
 
