@@ -79,6 +79,7 @@ class TrainingFixture : public ::testing::Test {
         "run.dir=" + run_.string(),
         "agent.networks.policy_hidden_sizes=[16]",
         "agent.networks.critic_hidden_sizes=[16]",
+        "learner.limits.max_seconds=0",
         "learner.limits.max_steps=50",
         "actors.exploration.random_steps=50",
         "evaluation.episodes=2",
