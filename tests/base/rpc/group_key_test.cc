@@ -136,7 +136,7 @@ std::string Ask(const std::string& endpoint, const GroupKey& key) {
     }
     CallReply reply =
         client.Call(kEcho, MakeMessage(Frame::Copy("hello")),
-                    {.timeout = seconds(30), .is_idempotent = true});
+                    {.timeout = kLong, .is_idempotent = true});
     return reply.result == CallResult::kOk
                ? std::string(reply.payload.at(0).text())
                : "lost";
