@@ -59,13 +59,6 @@ inline pid_t ProcessOf(pid_t fleet, const std::string& option,
   return 0;
 }
 
-// Settings of a fleet that takes no process that starves for one that hangs, so
-// that only a process that ends is started again.
-inline std::vector<std::string> PatientFleet() {
-  return {"fleet.start_timeout_s=300", "fleet.heartbeat_timeout_s=300",
-          "fleet.stop_timeout_s=300"};
-}
-
 class TrainingFixture : public ::testing::Test {
  protected:
   // A shipped recipe, made small.
@@ -84,9 +77,11 @@ class TrainingFixture : public ::testing::Test {
         "actors.exploration.random_steps=50",
         "evaluation.episodes=2",
         "evaluation.video={height: 24, width: 32}",
-        "replay.tables.default.rate_limiter.min_size_to_sample=100"};
-    const std::vector<std::string> patient = PatientFleet();
-    settings.insert(settings.end(), patient.begin(), patient.end());
+        "replay.tables.default.rate_limiter.min_size_to_sample=100",
+        // a process that starves is not taken for one that hangs
+        "fleet.start_timeout_s=300",
+        "fleet.heartbeat_timeout_s=300",
+        "fleet.stop_timeout_s=300"};
     settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {
       command.insert(command.end(), {"--set", setting});
