@@ -69,18 +69,14 @@ class TrainingFixture : public ::testing::Test {
         REPLICANT_FLEET, "--config",
         fmt::format("{}/configs/{}.yaml", REPLICANT_SOURCE_DIR, recipe)};
     std::vector<std::string> settings = {
-        "run.dir=" + run_.string(),
-        "agent.networks.policy_hidden_sizes=[16]",
+        "run.dir=" + run_.string(), "agent.networks.policy_hidden_sizes=[16]",
         "agent.networks.critic_hidden_sizes=[16]",
-        "learner.limits.max_seconds=0",
-        "learner.limits.max_steps=50",
-        "actors.exploration.random_steps=50",
-        "evaluation.episodes=2",
+        "learner.limits.max_seconds=0", "learner.limits.max_steps=50",
+        "actors.exploration.random_steps=50", "evaluation.episodes=2",
         "evaluation.video={height: 24, width: 32}",
         "replay.tables.default.rate_limiter.min_size_to_sample=100",
         // a process that starves is not taken for one that hangs
-        "fleet.start_timeout_s=300",
-        "fleet.heartbeat_timeout_s=300",
+        "fleet.start_timeout_s=300", "fleet.heartbeat_timeout_s=300",
         "fleet.stop_timeout_s=300"};
     settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {
