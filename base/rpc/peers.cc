@@ -1,5 +1,6 @@
 #include "base/rpc/peers.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace replicant::rpc {
@@ -26,8 +27,11 @@ const Peer* Peers::Find(uint64_t id) const {
   return found == peers_.end() ? nullptr : &found->second;
 }
 
-void Peers::Postpone(Clock::Duration duration) {
-  for (auto& [id, peer] : peers_) peer.last_seen += duration;
+void Peers::Postpone(Clock::Duration duration, Clock::TimePoint now) {
+  for (auto& [id, peer] : peers_) {
+    // some have been heard since
+    peer.last_seen = std::min(peer.last_seen + duration, now);
+  }
 }
 
 std::vector<Peer> Peers::Expire(Clock::TimePoint oldest) {

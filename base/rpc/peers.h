@@ -39,8 +39,9 @@ class Peers {
   // Removes and returns the peers last seen before `oldest`. O(peers).
   std::vector<Peer> Expire(Clock::TimePoint oldest);
 
-  // Excludes `duration` from the silence of every peer. O(peers).
-  void Postpone(Clock::Duration duration);
+  // Excludes `duration`, which ends `now`, from the silence of every peer.
+  // O(peers).
+  void Postpone(Clock::Duration duration, Clock::TimePoint now);
 
   size_t size() const { return peers_.size(); }
 

@@ -162,7 +162,7 @@ void Server::RunTick() {
   const Clock::Duration elapsed = tick - std::exchange(last_tick_, tick);
   if (elapsed > options_.tick_interval + kStandstill &&
       options_.clock == &Clock::Real()) {
-    peers_.Postpone(elapsed);
+    peers_.Postpone(elapsed, now);
   }
 
   std::vector<uint64_t> overdue;

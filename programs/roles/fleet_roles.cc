@@ -47,13 +47,16 @@ std::vector<std::string> RestoreArguments(
 // mpirun would take a SIGTERM and end them at once, so it is blocked there,
 // also for one that goes to all processes of a job, and the role drains by the
 // order in the answer to its heartbeat alone. mpirun starts its processes with
-// no signal blocked.
+// no signal blocked, and in process groups of their own. One that stands still
+// would outlive an mpirun that is killed, and hold the addresses of the next
+// learner, so the kernel kills it.
 void RunUnderMpi(const replicator::ReplicationConfig& config, RoleSpec* spec) {
   std::vector<std::string> command = {
       "env", "--block-signal=TERM", "mpirun", "-n",
       std::to_string(config.num_processes()),
       // the processors are chosen already, and may be fewer
-      "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"};
+      "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "setpriv",
+      "--pdeathsig", "KILL"};
   command.insert(command.end(), spec->command.begin(), spec->command.end());
   spec->command = std::move(command);
   spec->takes_sigterm = false;

@@ -67,7 +67,8 @@ void ServerLink::Start(ServerMessage kind, uint64_t sequence, uint32_t step,
 
 ServerLink::Answer ServerLink::Finish() {
   Answer answer = Await();
-  if (answer.status == Status::kJoinFirst) {
+  // the server may restart again while the worker joins
+  while (answer.status == Status::kJoinFirst) {
     JoinAgain();
     Send();
     answer = Await();

@@ -87,7 +87,7 @@ class HostAgentTest : public ::testing::Test {
             },
         .host = "test",
         .slots = 1,
-        .join_timeout = 1s,
+        .join_timeout = 5s,
         .drain_timeout = 20s,
         .lease_fd = lease_fd_};
     return RunHostAgent(options, stop_);

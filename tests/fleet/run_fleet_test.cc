@@ -326,7 +326,7 @@ TEST_F(RunFleetTest, HostsWaitForARunThatHasFailed) {
                              .make_command = {},
                              .host = "test",
                              .slots = 1,
-                             .join_timeout = seconds(1)},
+                             .join_timeout = seconds(5)},
                             stop));
   EXPECT_EQ(ExitCode(), 1) << Output();
   EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));

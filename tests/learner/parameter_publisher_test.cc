@@ -25,7 +25,7 @@ class ParameterSubscriber {
 
   // Waits for `version`; false if it does not come.
   bool Await(uint64_t version) {
-    const auto deadline = Clock::Real().Now() + 20s;
+    const auto deadline = Clock::Real().Now() + 60s;
     while (Clock::Real().Now() < deadline) {
       static_cast<void>(subscriber_.Process(100ms));
       rpc::Publication* newest = subscriber_.Newest("policy");

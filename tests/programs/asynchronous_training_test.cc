@@ -10,41 +10,34 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/process.h"
+#include "tests/programs/training_fixture.h"
 
 namespace replicant {
 namespace {
 
-using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-class AsynchronousTrainingTest : public ::testing::Test {
+constexpr auto kPatience = std::chrono::minutes(3);
+
+class AsynchronousTrainingTest : public TrainingFixture {
  protected:
-  // The shipped recipe, made small, at its own addresses.
-  std::vector<std::string> Command(const std::string& replication,
-                                   std::vector<std::string> settings) const {
-    std::vector<std::string> command = {
-        REPLICANT_FLEET, "--config",
-        std::string(REPLICANT_SOURCE_DIR) +
-            "/configs/cartpole_swingup_state.yaml"};
-    settings.insert(
-        settings.end(),
-        {"run.dir=" + run_.string(), "agent.networks.policy_hidden_sizes=[16]",
-         "agent.networks.critic_hidden_sizes=[16]",
-         "actors.exploration.random_steps=50", "evaluation.enabled=false",
-         "learner.log_interval_s=0.2", "learner.replication=" + replication,
-         "replay.bind=ipc://" + (folder_.path() / "r").string(),
-         "learner.parameter_bind=ipc://" + (folder_.path() / "p").string(),
-         "replay.tables.default.rate_limiter.min_size_to_sample=100"});
-    for (const std::string& setting : settings) {
-      command.insert(command.end(), {"--set", setting});
-    }
-    return command;
+  // At its own addresses, without an end.
+  std::vector<std::string> Command(
+      const std::string& replication,
+      const std::vector<std::string>& more_settings) const {
+    std::vector<std::string> settings = {
+        "learner.limits.max_steps=0",
+        "evaluation.enabled=false",
+        "learner.log_interval_s=0.2",
+        "learner.replication=" + replication,
+        "replay.bind=ipc://" + (folder_.path() / "r").string(),
+        "learner.parameter_bind=ipc://" + (folder_.path() / "p").string()};
+    settings.insert(settings.end(), more_settings.begin(), more_settings.end());
+    return TrainingFixture::Command(settings);
   }
   // Two workers on two servers.
   std::string Servers() const {
@@ -59,12 +52,7 @@ class AsynchronousTrainingTest : public ::testing::Test {
   }
   // Whether the log of a process comes to hold the text.
   bool AwaitLog(const std::string& process, const std::string& text) const {
-    const auto deadline = Clock::Real().Now() + 60s;
-    while (Clock::Real().Now() < deadline) {
-      if (LogOf(process).find(text) != std::string::npos) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
+    return AwaitFile(run_ / "logs" / (process + ".log"), text);
   }
   // The version that the second server has saved; 0: none.
   int64_t SavedVersion() const {
@@ -81,11 +69,7 @@ class AsynchronousTrainingTest : public ::testing::Test {
   }
   // Whether it comes to have saved one beyond `version`.
   bool AwaitSaved(int64_t version) const {
-    const auto deadline = Clock::Real().Now() + 60s;
-    while (SavedVersion() <= version && Clock::Real().Now() < deadline) {
-      std::this_thread::sleep_for(10ms);
-    }
-    return SavedVersion() > version;
+    return Await([&] { return SavedVersion() > version; });
   }
   // The process of the run with these arguments.
   pid_t FindProcess(const std::string& role, const std::string& index) const {
@@ -101,16 +85,13 @@ class AsynchronousTrainingTest : public ::testing::Test {
     }
     return 0;
   }
-
-  TemporaryFolder folder_;
-  std::filesystem::path run_ = folder_.path() / "run";
 };
 
 TEST_F(AsynchronousTrainingTest, HogwildTrainsAndLeavesAWholeCheckpoint) {
   const CommandResult result =
       RunCommand({.command = Command("{strategy: hogwild, replicas: 2}",
                                      {"learner.limits.max_steps=50"})},
-                 60s);
+                 kPatience);
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(result.output, HasSubstr("updates             50 ("));
   EXPECT_TRUE(std::filesystem::exists(
@@ -119,14 +100,15 @@ TEST_F(AsynchronousTrainingTest, HogwildTrainsAndLeavesAWholeCheckpoint) {
 
 TEST_F(AsynchronousTrainingTest, ParameterServersTrainAndGoOn) {
   const CommandResult result = RunCommand(
-      {.command = Command(Servers(), {"learner.limits.max_steps=50"})}, 60s);
+      {.command = Command(Servers(), {"learner.limits.max_steps=50"})},
+      kPatience);
   EXPECT_TRUE(result.status.ok()) << result.output;
   EXPECT_THAT(LogOf("learner-0.1"), HasSubstr("step limit"));
   EXPECT_THAT(LogOf("server-0.1"), HasSubstr("of 1 versions behind; 0 lost"));
   const CommandResult resumed =
       RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
                               "--set", "learner.limits.max_steps=90"}},
-                 60s);
+                 kPatience);
   EXPECT_TRUE(resumed.status.ok()) << resumed.output;
   EXPECT_THAT(LogOf("learner-0.2"),
               HasSubstr("continues from the checkpoint of step 5"));
@@ -152,7 +134,7 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
       << ReadFile(output);
   ASSERT_TRUE(AwaitSaved(SavedVersion())) << ReadFile(output);
   fleet.Signal(SIGTERM);
-  const auto status = fleet.Wait(60s);
+  const auto status = fleet.Wait(kPatience);
   ASSERT_TRUE(status.has_value()) << ReadFile(output);
   EXPECT_TRUE(status->ok()) << ReadFile(output);
   // the learner itself was there all the time
@@ -161,7 +143,7 @@ TEST_F(AsynchronousTrainingTest, AKilledWorkerAndServerComeBack) {
 }
 
 // Would catch a learner and a worker that wait for the server until the fleet
-// kills them, after a minute each.
+// kills them.
 TEST_F(AsynchronousTrainingTest, ARunEndsThoughAServerIsAway) {
   const auto output = folder_.path() / "output";
   Process fleet(
@@ -172,15 +154,10 @@ TEST_F(AsynchronousTrainingTest, ARunEndsThoughAServerIsAway) {
   ASSERT_TRUE(AwaitLog("server-1.1", "worker 1 joins")) << ReadFile(output);
   ASSERT_TRUE(AwaitSaved(0));
   ::kill(FindProcess("server", "1"), SIGKILL);
-  const auto deadline = Clock::Real().Now() + 60s;
-  while (ReadFile(output).find("server-1: signal") == std::string::npos) {
-    ASSERT_LT(Clock::Real().Now(), deadline) << ReadFile(output);
-    std::this_thread::sleep_for(10ms);
-  }
-  const auto start = Clock::Real().Now();
+  ASSERT_TRUE(AwaitFile(output, "server-1: signal")) << ReadFile(output);
   fleet.Signal(SIGTERM);
-  const auto status = fleet.Wait(120s);
-  EXPECT_LT(Clock::Real().Now() - start, 40s) << ReadFile(output);
+  // the fleet would kill them after five minutes
+  const auto status = fleet.Wait(kPatience);
   ASSERT_TRUE(status.has_value()) << ReadFile(output);
   // the variables of the server are not in a checkpoint
   EXPECT_EQ(status->code, 1) << ReadFile(output);
@@ -206,7 +183,7 @@ TEST_F(AsynchronousTrainingTest, AWorkerLeavesAndJoinsWhileTheOthersTrain) {
       << ReadFile(output);
   ASSERT_TRUE(AwaitSaved(SavedVersion())) << ReadFile(output);
   fleet.Signal(SIGTERM);
-  const auto status = fleet.Wait(60s);
+  const auto status = fleet.Wait(kPatience);
   ASSERT_TRUE(status.has_value()) << ReadFile(output);
   EXPECT_TRUE(status->ok()) << ReadFile(output);
   const std::string log = ReadFile(output);

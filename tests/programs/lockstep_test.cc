@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/process.h"
@@ -327,7 +328,21 @@ TEST_F(LockstepTest, RefusesAFolderOfSomethingElse) {
       std::filesystem::exists(run / "replay.unfinished" / "thesis.txt"));
 }
 
+// Whether `text` comes to stand in the file within two minutes.
+bool AwaitText(const std::filesystem::path& file, const std::string& text) {
+  const auto deadline = Clock::Real().Now() + std::chrono::minutes(2);
+  while (Clock::Real().Now() < deadline) {
+    if (std::filesystem::exists(file) &&
+        ReadFile(file).find(text) != std::string::npos) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
 TEST_F(LockstepTest, ASignalEndsAnEvaluation) {
+  const auto output = folder_.path() / "out";
   Process process(
       {.command = {REPLICANT_LOCKSTEP, "--config",
                    std::string(REPLICANT_SOURCE_DIR) +
@@ -336,17 +351,23 @@ TEST_F(LockstepTest, ASignalEndsAnEvaluation) {
                    "--set", "learner.parameter_bind=\"\"", "--set",
                    "learner.log_interval_s=0.01", "--set",
                    "evaluation={episodes: 10000, interval_s: 0.1}"},
-       .stdout_file = folder_.path() / "out",
-       .stderr_file = folder_.path() / "out"});
-  std::this_thread::sleep_for(std::chrono::seconds(3));
+       .stdout_file = output,
+       .stderr_file = output});
+  // it takes signals
+  ASSERT_TRUE(AwaitText(folder_.path() / "a" / "config.yaml", "task"))
+      << ReadFile(output);
+  // on most machines it evaluates by then, at the end on all of them
+  std::this_thread::sleep_for(std::chrono::seconds(2));
   process.Signal(SIGINT);
   // the last evaluation begins
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  ASSERT_TRUE(AwaitText(output, "ends at step")) << ReadFile(output);
+  // two that follow closely would count as one (StopSignal)
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
   process.Signal(SIGINT);
-  const auto status = process.Wait(std::chrono::seconds(30));
-  ASSERT_TRUE(status.has_value());
-  EXPECT_TRUE(status->ok());
-  EXPECT_THAT(ReadFile(folder_.path() / "out"), HasSubstr("is given up"));
+  const auto status = process.Wait(std::chrono::minutes(2));
+  ASSERT_TRUE(status.has_value()) << ReadFile(output);
+  EXPECT_TRUE(status->ok()) << ReadFile(output);
+  EXPECT_THAT(ReadFile(output), HasSubstr("is given up"));
 }
 
 TEST_F(LockstepTest, AMistakeIsOneClearLine) {

@@ -173,7 +173,6 @@ TEST_F(TrainingControlTest, EverySeriesOfTheDashboardIsServed) {
 
   // units of a head with one hidden layer are not watched
   Process fleet({.command = Command({"learner.limits.max_steps=0",
-                                     "learner.limits.max_seconds=0",
                                      "agent.networks.policy_hidden_sizes=[8,8]",
                                      "fleet.metrics_address=127.0.0.1:0"}),
                  .stdout_file = folder_.path() / "out",

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,14 +69,15 @@ class TrainingFixture : public ::testing::Test {
         REPLICANT_FLEET, "--config",
         fmt::format("{}/configs/{}.yaml", REPLICANT_SOURCE_DIR, recipe)};
     std::vector<std::string> settings = {
-        "run.dir=" + run_.string(),
-        "agent.networks.policy_hidden_sizes=[16]",
+        "run.dir=" + run_.string(), "agent.networks.policy_hidden_sizes=[16]",
         "agent.networks.critic_hidden_sizes=[16]",
-        "learner.limits.max_steps=50",
-        "actors.exploration.random_steps=50",
-        "evaluation.episodes=2",
+        "learner.limits.max_seconds=0", "learner.limits.max_steps=50",
+        "actors.exploration.random_steps=50", "evaluation.episodes=2",
         "evaluation.video={height: 24, width: 32}",
-        "replay.tables.default.rate_limiter.min_size_to_sample=100"};
+        "replay.tables.default.rate_limiter.min_size_to_sample=100",
+        // a process that starves is not taken for one that hangs
+        "fleet.start_timeout_s=300", "fleet.heartbeat_timeout_s=300",
+        "fleet.stop_timeout_s=300"};
     settings.insert(settings.end(), more_settings.begin(), more_settings.end());
     for (const std::string& setting : settings) {
       command.insert(command.end(), {"--set", setting});
@@ -118,15 +120,22 @@ class TrainingFixture : public ::testing::Test {
   // Whether `text` comes to stand in the file within three minutes.
   static bool AwaitFile(const std::filesystem::path& file,
                         const std::string& text) {
+    return Await([&] { return Holds(file, text); });
+  }
+  // Whether `is_reached` comes to return true within three minutes.
+  static bool Await(const std::function<bool()>& is_reached) {
     const auto deadline = Clock::Real().Now() + std::chrono::minutes(3);
-    while (Clock::Real().Now() < deadline) {
-      if (std::filesystem::exists(file) &&
-          ReadFile(file).find(text) != std::string::npos) {
-        return true;
-      }
+    while (!is_reached()) {
+      if (Clock::Real().Now() >= deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return false;
+    return true;
+  }
+  // Whether the file is there and has the text.
+  static bool Holds(const std::filesystem::path& file,
+                    const std::string& text) {
+    return std::filesystem::exists(file) &&
+           ReadFile(file).find(text) != std::string::npos;
   }
   CommandResult RunEvaluator(std::vector<std::string> words) const {
     words.insert(words.begin(), REPLICANT_EVALUATOR);

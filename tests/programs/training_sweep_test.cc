@@ -32,6 +32,7 @@ class TrainingSweepTest : public TrainingFixture {
                     "      - agent.networks.policy_hidden_sizes=[16]\n"
                     "      - agent.networks.critic_hidden_sizes=[16]\n"
                     "      - actors.exploration.random_steps=50\n"
+                    "      - learner.limits.max_seconds=0\n"
                     "      - evaluation.episodes=1\n"
                     "      - evaluation.video.enabled=false\n"
                     "      - replay.tables.default.rate_limiter."
@@ -172,7 +173,7 @@ TEST_F(TrainingSweepTest, ARunWhoseFilesAreDamagedHoldsUpNoOther) {
 // A pole that hangs never has the returns of one that stands.
 TEST_F(TrainingSweepTest, ARunThatFallsBehindIsStoppedForGood) {
   const auto file = WriteSweep(
-      "learner.limits.max_seconds=12\n"
+      "learner.limits.max_seconds=60\n"
       "      - evaluation.interval_s=0.5",
       "grid: [{key: task.name, values: ['\"cartpole-balance\"', "
       "cartpole-swingup]}]\n"

@@ -28,7 +28,7 @@ std::string ReadByTensorBoard(const std::filesystem::path& folder) {
       {.command = {REPLICANT_PYTHON,
                    REPLICANT_SOURCE_DIR "/tests/base/metrics/read_events.py",
                    folder.string()}},
-      seconds(50));
+      seconds(60));
   EXPECT_TRUE(result.status.ok()) << result.status.ToString();
   return result.output;
 }
@@ -146,13 +146,13 @@ TEST_F(EventWriterReadbackTest, AReaderSeesAllWritersOfALiveRun) {
                    folder_.path(), begun, go},
        .stdout_file = folder_.path() / "out",
        .stderr_file = folder_.path() / "err"});
-  const auto give_up = Clock::Real().Now() + seconds(50);
+  const auto give_up = Clock::Real().Now() + seconds(60);
   while (!std::filesystem::exists(begun) && Clock::Real().Now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   add(2);
   AtomicWriteFile(go, "");
-  const auto ended = reader.Wait(seconds(50));
+  const auto ended = reader.Wait(seconds(60));
   EXPECT_TRUE(ended && ended->ok()) << ReadFile(folder_.path() / "err");
   EXPECT_EQ(ReadFile(folder_.path() / "out"),
             "by_frames/evaluator c [8, 16]\n"

@@ -134,9 +134,8 @@ std::string Ask(const std::string& endpoint, const GroupKey& key) {
     while (client.AwaitSession(milliseconds(100)) != CallResult::kOk) {
       if (Clock::Real().Now() > end) return "no answer";
     }
-    CallReply reply =
-        client.Call(kEcho, MakeMessage(Frame::Copy("hello")),
-                    {.timeout = seconds(30), .is_idempotent = true});
+    CallReply reply = client.Call(kEcho, MakeMessage(Frame::Copy("hello")),
+                                  {.timeout = kLong, .is_idempotent = true});
     return reply.result == CallResult::kOk
                ? std::string(reply.payload.at(0).text())
                : "lost";

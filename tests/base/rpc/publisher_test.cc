@@ -16,7 +16,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Clock::Duration kLong = seconds(10);
+constexpr Clock::Duration kLong = seconds(60);
 constexpr Clock::Duration kNoWait{0};
 
 const Protocol& TestProtocol() {

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::RunningServer;
 
-constexpr Clock::Duration kLong = seconds(30);
+constexpr Clock::Duration kLong = seconds(60);
 constexpr uint16_t kInsert = 1;
 constexpr uint16_t kSilent = 2;
 

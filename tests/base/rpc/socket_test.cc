@@ -22,7 +22,7 @@ using replicant::testing::MessageOf;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Clock::Duration kLong = seconds(10);
+constexpr Clock::Duration kLong = seconds(60);
 constexpr Clock::Duration kNoWait{0};
 
 Message TwoParts() {

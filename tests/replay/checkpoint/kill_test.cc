@@ -117,7 +117,7 @@ void KillAndRestart(Durability durability) {
         at_start + 1 + static_cast<uint64_t>(random.UniformInt(400));
     const bool wants_save = random.UniformInt(4) > 0;
     int status = 0;
-    const auto deadline = Clock::Real().Now() + std::chrono::seconds(30);
+    const auto deadline = Clock::Real().Now() + std::chrono::seconds(60);
     while (told.acknowledged.load() < goal ||
            (wants_save && told.saved_number.load() == 0)) {
       ASSERT_EQ(::waitpid(child, &status, WNOHANG), 0) << "ended by itself";

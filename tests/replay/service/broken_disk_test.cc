@@ -267,12 +267,14 @@ TEST_F(BrokenDiskTest, AStalledSideIsNamedWithinFiveSeconds) {
   BatchReader reader({.endpoints = {service_.endpoint()},
                       .name = "learner",
                       .shape = EpisodeMaker().shape});
-  const auto start = Clock::Real().Now();
+  // five seconds by the service itself, however rarely it is asked
   const nlohmann::json status =
       service_.AwaitStatus([](const nlohmann::json& now) {
-        return !now["tables"][0]["stalled"].is_null();
+        const nlohmann::json& table = now["tables"][0];
+        const nlohmann::json& wait = table["sample_wait"];
+        return !table["stalled"].is_null() ||
+               (!wait.is_null() && wait["seconds"] >= 5.0);
       });
-  EXPECT_LT(Clock::Real().Now() - start, seconds(5));
   EXPECT_EQ(status["tables"][0]["stalled"]["side"], "writers");
   EXPECT_EQ(status["tables"][0]["sample_wait"]["who"], "learner");
 }

@@ -59,9 +59,18 @@ std::string Settings(const std::filesystem::path& folder) {
          (folder / "checkpoints").string() + "\n";
 }
 
+// Whether `is_reached` comes to return true within a minute.
+bool Await(const std::function<bool()>& is_reached) {
+  const auto give_up = Clock::Real().Now() + seconds(60);
+  while (!is_reached()) {
+    if (Clock::Real().Now() >= give_up) return false;
+  }
+  return true;
+}
+
 // A service, an actor and a learner.
-class FrameStoreRecoveryTest : public ::testing::Test {
- protected:
+class Training {
+ public:
   // Starts them with a store of `store_bytes`; returns once the table is full.
   void Begin(int64_t store_bytes = kLargeStore) {
     store_bytes_ = store_bytes;
@@ -90,53 +99,41 @@ class FrameStoreRecoveryTest : public ::testing::Test {
     learner_->Wait();
   }
 
+  int64_t NumBatches() const { return (*report_)->rounds; }
+  // Whether the learner has ended, as it does at a wrong frame.
+  bool HasEnded() { return learner_->Wait(milliseconds(0)).has_value(); }
   // Batches per second over a window.
-  double Rate() {
-    const int64_t before = (*report_)->rounds;
+  double Rate() const {
+    const int64_t before = NumBatches();
     const auto begin = Clock::Real().Now();
     std::this_thread::sleep_for(kWindow);
-    return static_cast<double>((*report_)->rounds - before) /
+    return static_cast<double>(NumBatches() - before) /
            ToSeconds(Clock::Real().Now() - begin);
+  }
+  // Waits for the learner's next batch; whether it comes.
+  bool AwaitBatch() {
+    const int64_t before = NumBatches();
+    return Await([&] {
+             std::this_thread::sleep_for(milliseconds(5));
+             return NumBatches() > before || HasEnded();
+           }) &&
+           NumBatches() > before;
   }
   // Returns once nine tenths of the drawn frames are kept: the newest ones may
   // be drawn before they come.
   void AwaitHits() {
-    const auto give_up = Clock::Real().Now() + seconds(60);
     LoadReport& now = **report_;
-    double share = 0.0;
-    while (share < 0.9 && Clock::Real().Now() < give_up) {
+    EXPECT_TRUE(Await([&now] {
       const int64_t drawn = now.drawn_frames;
       const int64_t kept = now.drawn_kept_frames;
       std::this_thread::sleep_for(milliseconds(200));
-      share =
-          static_cast<double>(now.drawn_kept_frames - kept) /
-          static_cast<double>(std::max<int64_t>(1, now.drawn_frames - drawn));
-    }
-    EXPECT_GE(share, 0.9) << ContentsOf(log_);
+      return static_cast<double>(now.drawn_kept_frames - kept) >=
+             0.9 * static_cast<double>(
+                       std::max<int64_t>(1, now.drawn_frames - drawn));
+    })) << ContentsOf(log_);
   }
-  // Does `what` to a learner at its rate, and waits until it is there again.
-  void Disturb(const std::string& name, const std::function<void()>& what) {
-    AwaitHits();
-    const double before = Rate();
-    what();
-    const auto begin = Clock::Real().Now();
-    const auto give_up = begin + seconds(60);
-    double rate = 0.0;
-    while (rate < kShareOfRate * before && Clock::Real().Now() < give_up &&
-           !learner_->Wait(milliseconds(0)).has_value()) {
-      rate = Rate();
-    }
-    const double back_s = ToSeconds(Clock::Real().Now() - begin);
-    AwaitHits();
-    std::printf(
-        "%s: %.0f batches/s before, back within %.1f s, all frames kept within "
-        "%.1f s\n",
-        name.c_str(), before, back_s, ToSeconds(Clock::Real().Now() - begin));
-    EXPECT_GE(rate, kShareOfRate * before) << ContentsOf(log_);
-    // it ends at a wrong frame
-    EXPECT_FALSE(learner_->Wait(milliseconds(0)).has_value())
-        << ContentsOf(log_);
-  }
+
+ protected:
   std::string Path(const std::string& name) const {
     return (folder_.path() / name).string();
   }
@@ -149,6 +146,48 @@ class FrameStoreRecoveryTest : public ::testing::Test {
   std::string log_;
   int64_t store_bytes_ = 0;
   int num_learners_ = 0;
+};
+
+class FrameStoreRecoveryTest : public ::testing::Test, protected Training {
+ protected:
+  // Does `what` to a learner at its rate, and waits until it is there again.
+  void Disturb(const std::string& name, const std::function<void()>& what) {
+    AwaitHits();
+    double before = 0.0;
+    ASSERT_TRUE(Await([&] { return (before = Rate()) > 0.0; }));
+    what();
+    const auto begin = Clock::Real().Now();
+    bool is_back =
+        Await([&] { return HasEnded() || Rate() >= kShareOfRate * before; });
+    if (!is_back) is_back = IsAsFastAsAnother();
+    const double back_s = ToSeconds(Clock::Real().Now() - begin);
+    AwaitHits();
+    std::printf(
+        "%s: %.0f batches/s before, back within %.1f s, all frames kept within "
+        "%.1f s\n",
+        name.c_str(), before, back_s, ToSeconds(Clock::Real().Now() - begin));
+    EXPECT_TRUE(is_back) << ContentsOf(log_);
+    EXPECT_FALSE(HasEnded()) << ContentsOf(log_);
+  }
+
+ private:
+  // Whether the learner comes to have the rate of another one, which nothing
+  // has disturbed. For a machine that has more to do than when the rate before
+  // was measured.
+  bool IsAsFastAsAnother() {
+    Training another;
+    another.Begin();
+    if (HasFatalFailure()) return false;
+    another.AwaitHits();
+    return Await([&] {
+      const int64_t own = NumBatches();
+      const int64_t others = another.NumBatches();
+      std::this_thread::sleep_for(kWindow);
+      const auto rate = static_cast<double>(another.NumBatches() - others);
+      return rate > 0.0 &&
+             static_cast<double>(NumBatches() - own) >= kShareOfRate * rate;
+    });
+  }
 };
 
 TEST_F(FrameStoreRecoveryTest, TheReplayIsKilled) {
@@ -216,25 +255,21 @@ TEST_F(FrameStoreRecoveryTest, TheLearnerStandsStill) {
 TEST_F(FrameStoreRecoveryTest, ASmallStoreIsFullAllTheTime) {
   constexpr int64_t kSmallStore = kTableSize / 10 * kLoadFrameBytes;
   Begin(kSmallStore);
-  const auto give_up = Clock::Real().Now() + seconds(60);
-  const auto is_full = [&] {
-    return (*report_)->evicted_frames > 0 && (*report_)->drawn_kept_frames > 0;
-  };
-  while (!is_full() && Clock::Real().Now() < give_up) {
-    ASSERT_GT(Rate(), 0.0) << ContentsOf(log_);
-  }
-  EXPECT_TRUE(is_full());
+  EXPECT_TRUE(Await([&] {
+    return !AwaitBatch() || ((*report_)->evicted_frames > 0 &&
+                             (*report_)->drawn_kept_frames > 0);
+  }));
+  EXPECT_GT((*report_)->evicted_frames, 0) << ContentsOf(log_);
+  EXPECT_GT((*report_)->drawn_kept_frames, 0) << ContentsOf(log_);
   EXPECT_LE((*report_)->kept_bytes, kSmallStore);
   EXPECT_LT((*report_)->drawn_kept_frames, (*report_)->drawn_frames / 2);
   service_.Kill();
   service_.Start();
   const int64_t evicted = (*report_)->evicted_frames;
-  while ((*report_)->evicted_frames <= evicted &&
-         Clock::Real().Now() < give_up) {
-    Rate();
-  }
+  EXPECT_TRUE(Await(
+      [&] { return !AwaitBatch() || (*report_)->evicted_frames > evicted; }));
   EXPECT_GT((*report_)->evicted_frames, evicted);
-  EXPECT_GT(Rate(), 0.0) << ContentsOf(log_);
+  EXPECT_TRUE(AwaitBatch()) << ContentsOf(log_);
 }
 
 }  // namespace

@@ -316,6 +316,10 @@ TEST(ReplayServiceTest, AReaderThatDoesNotReadGetsNoFurtherBatches) {
   for (int i = 0; i < kBatches; ++i) {
     requests.push_back(reader.StartSample(kItems, 30'000));
   }
+  const auto give_up = Clock::Real().Now() + seconds(60);
+  while (service.counts().batches == 0 && Clock::Real().Now() < give_up) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
   // 100 MB in all, of which the connection holds a few
   int64_t num_sent = -1;
   for (int64_t now = 0; now != num_sent;) {

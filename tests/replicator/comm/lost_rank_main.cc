@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 static void Lose(const std::string& how) {
   if (how == "thread") return;
   // once the others are in the second call, and have told so many times
-  std::this_thread::sleep_for(1s);
+  std::this_thread::sleep_for(3s);
   if (how == "kill") std::raise(SIGKILL);
   if (how == "stop") std::raise(SIGSTOP);
   std::this_thread::sleep_for(10min);
@@ -42,9 +42,9 @@ int main(int argc, char** argv) {
     const int count = how == "thread" ? 2 : 1;
     // short only where the test waits for it
     const comm::CommunicatorOptions options{
-        .timeout = is_late ? 2s : 600s,
+        .timeout = is_late ? 10s : 600s,
         .heartbeat_interval = 50ms,
-        .heartbeat_timeout = how == "stop" || how == "cut" ? 2s : 600s};
+        .heartbeat_timeout = how == "stop" || how == "cut" ? 10s : 600s};
     const comm::LocalRanks world =
         argc > 5 ? comm::MakeTcpRanks(count,
                                       {.process = std::atoi(argv[4]),

@@ -288,11 +288,11 @@ TEST(TcpCommunicatorTest, NamesTheProcessThatDoesNotCome) {
                     .num_processes = 3,
                     .rendezvous = rendezvous.file()},
                    // process 1 gets its answer from process 0
-                   {.timeout = process == 0 ? 1s : 60s});
+                   {.timeout = process == 0 ? 5s : 60s});
     });
     EXPECT_THAT(message,
                 MatchesRegex("tcp: rank 0 of 3 \\([^ ]+ at 127.0.0.1:[0-9]+\\) "
-                             "waited 1 s for rank 2"));
+                             "waited 5 s for rank 2"));
   });
 }
 
