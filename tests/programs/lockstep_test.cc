@@ -196,8 +196,11 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       "task.pixels={enabled: true, height: 24, width: 24}", kSmallEncoder,
       "learner.batch_size=8", "task.action_repeat=80",
       "agent.networks.shared_embedding=true",
-      // two of three observations, drawn by item and draw
+      // two of three observations, drawn by item and draw; many of the items
+      // are inserted after the resume
       "agent.representation={horizon: 3, targets: 2, contrast_weight: 0.1}",
+      "replay.tables.default.rate_limiter={samples_per_insert: 4, "
+      "min_size_to_sample: 100, error_buffer: 16}",
       "replay.tables.default.window=3", "replay.tables.default.n_step=2",
       "agent.target={update: periodic_copy, period: 10}",
       "agent.average_decay=0.9"};
