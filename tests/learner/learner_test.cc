@@ -331,6 +331,20 @@ TEST_F(LearnerTest, WritesCheckpointsWhileItRuns) {
   EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 8, 10));
 }
 
+// Would catch a damaged checkpoint that stays the newest and for which good
+// ones are removed.
+TEST_F(LearnerTest, ARunContinuesBehindADamagedCheckpoint) {
+  config_.num_kept_checkpoints = 2;
+  RunUntil({.max_steps = 4});
+  RunUntil({.max_steps = 8});
+  std::filesystem::resize_file(folder_.path() / "run" / "checkpoints" /
+                                   "step-000000000008" /
+                                   "variables.safetensors",
+                               10);
+  EXPECT_EQ(RunUntil({.max_steps = 6}).step, 6);
+  EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 6));
+}
+
 TEST_F(LearnerTest, NothingIsSavedOfARunThatHasNotLearned) {
   FakeClock clock;
   SumWorkload workload(&clock);
