@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <span>
 #include <sstream>
 #include <string>
@@ -24,6 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::GraphRunner;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::ToDoubles;
 using testing::Values;
 
@@ -77,6 +79,11 @@ class SumWorkload : public Workload {
   int64_t NumFrames() const override {
     return 4 * static_cast<int64_t>(random_.position());
   }
+  std::vector<Picture> TakePictures() override {
+    const auto position = static_cast<int64_t>(random_.position());
+    if (picture_steps == 0 || position % picture_steps != 0) return {};
+    return {{.name = "pictures", .png = std::to_string(position)}};
+  }
 
   std::optional<double> NumEpochs() const override {
     if (steps_per_epoch == 0.0) return std::nullopt;
@@ -94,6 +101,7 @@ class SumWorkload : public Workload {
   int num_batches = 1000;
   int bad_batch = -1;
   double steps_per_epoch = 8.0;
+  int64_t picture_steps = 0;  // a picture after so many steps; 0: none
   int num_stops = 0;
   std::function<bool()> should_stop;
 
@@ -295,6 +303,23 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
   EXPECT_THAT(lines, HasSubstr("\"evaluation_sum\":4.0"));
   EXPECT_THAT(lines, HasSubstr("\"evaluation_sum\":9.0"));
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+}
+
+// catches pictures that have the step of a report, or are lost between two
+TEST_F(LearnerTest, EachPictureHasItsStep) {
+  config_.limits.max_steps = 10;
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.picture_steps = 3;
+  Learner(config_, folder_.path(), &workload, {}, &clock).Run();
+  std::map<std::string, std::string> pictures;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_.path() / "pictures")) {
+    pictures[entry.path().filename()] = ReadFile(entry.path());
+  }
+  EXPECT_THAT(pictures, ElementsAre(Pair("step-000000000003.png", "3"),
+                                    Pair("step-000000000006.png", "6"),
+                                    Pair("step-000000000009.png", "9")));
 }
 
 // What TensorBoard's reader makes of them is in event_writer_readback_test.
