@@ -4,11 +4,12 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <sstream>
 #include <string>
 
 #include "base/error.h"
@@ -19,8 +20,6 @@ namespace replicant::evaluation {
 namespace {
 
 constexpr const char* kFileName = "evaluations.jsonl";
-// a line is some 200 bytes
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 // The GIF of a video: small, since an event file keeps every GIF.
 constexpr const char* kGifSeconds = "10";
 constexpr const char* kGifFilter = "fps=10,scale=160:-2";
@@ -55,6 +54,10 @@ EvaluationRecord ParseLine(const nlohmann::json& line) {
   return record;
 }
 
+metrics::CurvePoint PointOf(const EvaluationRecord& record) {
+  return {.step = record.step, .frames = record.frames.value_or(0)};
+}
+
 double SteadySeconds(const Clock& clock) {
   return ToSeconds(clock.Now().time_since_epoch());
 }
@@ -80,12 +83,14 @@ std::vector<EvaluationRecord> ReadEvaluations(
     const std::filesystem::path& run_folder) {
   const std::filesystem::path path = run_folder / kFileName;
   std::vector<EvaluationRecord> records;
-  if (!std::filesystem::exists(path)) return records;
-  std::istringstream text(ReadFile(path, kMaxFileBytes));
+  // reading a device might never end
+  if (!std::filesystem::is_regular_file(path)) return records;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw IoError::FromErrno("cannot open", path, errno);
   std::string line;
-  for (int number = 1; std::getline(text, line); ++number) {
+  for (int number = 1; std::getline(file, line); ++number) {
     // a crash may leave a last line without newline
-    if (text.eof()) break;
+    if (file.eof()) break;
     try {
       records.push_back(ParseLine(nlohmann::json::parse(line)));
     } catch (const std::exception& e) {
@@ -94,6 +99,7 @@ std::vector<EvaluationRecord> ReadEvaluations(
           path.string(), number, e.what()));
     }
   }
+  if (file.bad()) throw IoError::FromErrno("cannot read", path, errno);
   return records;
 }
 
@@ -117,7 +123,11 @@ EvaluationLog::EvaluationLog(const std::filesystem::path& run_folder,
       lines_({.path = run_folder / kFileName,
               .flush_interval = Clock::Duration::zero(),
               .disk = disk},
-             *clock) {}
+             *clock) {
+  for (const EvaluationRecord& record : ReadEvaluations(run_folder)) {
+    points_.push_back(PointOf(record));
+  }
+}
 
 double EvaluationLog::Now() const {
   // rounded to milliseconds for human readers
@@ -136,14 +146,21 @@ void EvaluationLog::Write(const EvaluationRecord& record) {
       .Add("length", record.mean_length)
       .Add("returns", std::span<const double>(record.returns));
   lines_.Write(line);
-  const metrics::CurvePoint at{.step = record.step,
-                               .frames = record.frames.value_or(0)};
+  const metrics::CurvePoint at = PointOf(record);
+  points_.push_back(at);
   curves_.AddScalar("evaluation/return", record.mean, at);
   curves_.AddScalar("evaluation/return_std", record.standard_deviation, at);
   curves_.AddScalar("evaluation/length", record.mean_length, at);
 }
 
-void EvaluationLog::Rewind(int64_t step, std::optional<int64_t> frames) {
+void EvaluationLog::Rewind(int64_t step) {
+  std::erase_if(points_, [step](const metrics::CurvePoint& point) {
+    return point.step > step;
+  });
+  int64_t frames = 0;
+  for (const metrics::CurvePoint& point : points_) {
+    frames = std::max(frames, point.frames);
+  }
   curves_.Rewind(step, frames);
   lines_.Rewind(step);
 }

@@ -63,17 +63,21 @@ class EvaluationLog {
  public:
   // `began_s` is the time when the run began, from FindBeginning(). `disk`
   // writes the files; null: Write() does. Throws IoError if the folder cannot
-  // be written.
+  // be written, and as ReadEvaluations().
   EvaluationLog(const std::filesystem::path& run_folder, double began_s,
                 Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
 
   // Seconds since the run began.
   double Now() const;
 
-  // Removes the evaluations after `step`, and over frames those after `frames`
-  // if given, because the learner has lost these steps. Throws IoError if a
-  // file cannot be opened.
-  void Rewind(int64_t step, std::optional<int64_t> frames);
+  // The learner's step of the last evaluation, by an earlier process too; empty
+  // if there is none.
+  std::optional<int64_t> last_step() const {
+    return points_.empty() ? std::nullopt : std::optional(points_.back().step);
+  }
+  // Removes the evaluations after `step`, because the learner has lost these
+  // steps. Throws IoError if a file cannot be opened.
+  void Rewind(int64_t step);
   // A record that cannot be written is dropped and counted.
   void Write(const EvaluationRecord& record);
   // Shows a video in TensorBoard, as a small animated GIF of its first seconds,
@@ -85,6 +89,8 @@ class EvaluationLog {
   }
 
  private:
+  // of the evaluations: tells up to which frames those of a step go
+  std::vector<metrics::CurvePoint> points_;
   const double began_s_;
   Clock& clock_;
   metrics::Curves curves_;  // makes the folder

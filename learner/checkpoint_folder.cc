@@ -89,6 +89,37 @@ void CheckpointFolder::LeaveOut(int64_t step) const {
   }
 }
 
+std::string CheckpointFolder::FindDamage(
+    int64_t step,
+    const std::function<std::string(const Manifest&)>& find_damage) const {
+  try {
+    const Manifest manifest = ReadManifest(step);
+    const std::string damage = runtime::FindDamage(PathOf(step));
+    return damage.empty() ? find_damage(manifest) : damage;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string CheckpointFolder::LeaveOutDamaged(
+    const std::function<std::string(const Manifest&)>& find_damage) const {
+  std::vector<std::pair<int64_t, std::string>> damaged;  // the newest first
+  const std::vector<int64_t> steps = Steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string damage = FindDamage(*step, find_damage);
+    if (!damage.empty()) {
+      damaged.emplace_back(*step, damage);
+      continue;
+    }
+    for (const auto& [left_out, why] : damaged) {
+      spdlog::warn("checkpoint of step {} is left out: {}", left_out, why);
+      LeaveOut(left_out);
+    }
+    return "";
+  }
+  return damaged.empty() ? "" : damaged.front().second;
+}
+
 void CheckpointFolder::Remove(int64_t step) const {
   std::error_code error;
   // the manifest goes first, so that no part looks like a complete checkpoint

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -88,6 +90,13 @@ class CheckpointFolder : public CheckpointReader {
   // Makes a complete checkpoint incomplete, because a part of it is damaged.
   // Throws IoError.
   void LeaveOut(int64_t step) const;
+  // Leaves out those that are newer than the newest one whose parts can all be
+  // read, and logs why, so that all parts of a run go back to one moment.
+  // `find_damage` returns why a part beside the variables cannot be read, or
+  // "". Returns ""; or, changing nothing, why the newest checkpoint cannot be
+  // read, if none can. Throws IoError.
+  [[nodiscard]] std::string LeaveOutDamaged(
+      const std::function<std::string(const Manifest&)>& find_damage) const;
   // Writes the manifest; every part must be on disk. Then removes incomplete
   // checkpoints, and complete ones beyond num_kept, and logs failed removals.
   // Throws IoError if the manifest cannot be written.
@@ -99,6 +108,9 @@ class CheckpointFolder : public CheckpointReader {
 
  private:
   void Remove(int64_t step) const;
+  std::string FindDamage(
+      int64_t step,
+      const std::function<std::string(const Manifest&)>& find_damage) const;
 
   int num_kept_;
 };

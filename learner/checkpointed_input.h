@@ -16,8 +16,9 @@ class CheckpointedInput {
  public:
   virtual ~CheckpointedInput() = default;
 
-  // Announces `num_batches` more calls of Workload::Step(); the input need not
-  // fetch batches beyond them.
+  // Announces `num_batches` more calls of Workload::Step(). The input gives no
+  // batches beyond them: replicas that do not wait for each other would learn
+  // from batches that no step counts.
   virtual void SetLimit(int64_t /*num_batches*/) {}
   // While the input is paused, the workload requests no new batch: Step() uses
   // the batches under way and then returns kTimeout.

@@ -176,6 +176,7 @@ void Learner::TakeStep() {
     case NextResult::kOk:
       step_ += workload_.NumNewSteps();
       AddScalars();
+      WritePictures();
       wait_reason_.clear();
       hooks_.on_step(step_, seconds());
       break;
@@ -250,7 +251,6 @@ void Learner::Report(Clock::TimePoint now) {
       curves_.AddHistogram("learner/" + name + "_distribution", values, at);
     }
   }
-  WritePictures();
   lines_.Write(line);
   reported_at_ = now;
   reported_step_ = step_;

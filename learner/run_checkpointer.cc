@@ -34,6 +34,13 @@ RunCheckpointer::RunCheckpointer(CheckpointFolder* folder, Workload* workload,
       clock_(*clock),
       disk_(disk) {}
 
+void RunCheckpointer::ContinueFrom(int64_t step) {
+  saved_step_ = step;
+  for (const int64_t later : folder_.Steps()) {
+    if (later > step) folder_.LeaveOut(later);
+  }
+}
+
 void RunCheckpointer::Pause() {
   if (input_) input_->SetPaused(true);
   phase_ = Phase::kDraining;
@@ -98,7 +105,6 @@ bool RunCheckpointer::Cut(int64_t step) {
       disk_, [folder = folder_, variables,
               info = runtime::CheckpointInfo{
                   .step = step, .metadata = workload_.State()}]() mutable {
-        if (folder.IsComplete(info.step)) folder.LeaveOut(info.step);
         folder.Save(*variables, info);
       });
   phase_ = Phase::kWriting;

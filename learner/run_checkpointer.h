@@ -41,9 +41,9 @@ class RunCheckpointer {
                   std::function<double()> seconds, Clock* clock,
                   DiskQueue* disk = nullptr);
 
-  // The run continues from the checkpoint of `step`. One of a later step is
-  // damaged, and is replaced when the run gets there.
-  void ContinueFrom(int64_t step) { saved_step_ = step; }
+  // The run continues from the checkpoint of `step`. Complete ones of later
+  // steps are damaged, and are left out. Throws IoError.
+  void ContinueFrom(int64_t step);
   // Begins a checkpoint, unless one is under way, the newest of this run is of
   // this step, or this is step 0, whose checkpoint would equal a new run.
   void Start(int64_t step);

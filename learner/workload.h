@@ -103,7 +103,7 @@ class Workload {
     return {};
   }
 
-  // Pictures made since the last call, for the curves and the run's folder.
+  // Pictures made by the last step, for the curves and the run's folder.
   virtual std::vector<Picture> TakePictures() { return {}; }
 
   // Scores of the model on held-out data, by name: {"evaluation_accuracy",

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,8 +75,8 @@ Support MakeSupport(const DistributionConfig& config, double discount,
 std::optional<Misfit> FindClipped(const Support& support,
                                   std::span<const float> reward,
                                   std::span<const float> discount) {
-  double lowest = 0.0;
-  double highest = 0.0;
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -lowest;
   for (size_t b = 0; b < reward.size(); ++b) {
     // the return if every later step had this reward
     const double rest = 1.0 - static_cast<double>(discount[b]);

@@ -14,6 +14,8 @@ namespace replicant::data {
 
 // Larger files are refused.
 constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
+// No network has more classes: the largest num_classes of a configuration.
+constexpr int32_t kMaxLabels = 1 << 20;
 
 // Location of an image's bytes, and its class.
 struct EncodedImage {
@@ -58,7 +60,8 @@ EncodedImages ListImageFolder(const std::filesystem::path& folder,
 // times.
 //
 // Throws IoError for files that are not tar or are truncated, files without an
-// example, an image without a class, and two images with one key.
+// example, an image without a class, a class outside [0, kMaxLabels), and two
+// images with one key.
 EncodedImages ListTarShards(const std::filesystem::path& path);
 
 // Makes the source of listed images; reads each with one call.

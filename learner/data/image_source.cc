@@ -5,9 +5,7 @@
 #include <algorithm>
 
 namespace replicant::data {
-namespace {
 
-// The names, or numbers, of classes without an image.
 std::vector<std::string> EmptyClasses(const ImageSource& source) {
   const std::vector<std::string>& names = source.class_names();
   const std::vector<int64_t> sizes = source.ClassSizes();
@@ -18,8 +16,6 @@ std::vector<std::string> EmptyClasses(const ImageSource& source) {
   }
   return empty;
 }
-
-}  // namespace
 
 std::string Describe(const ImageSource& source) {
   std::string text =

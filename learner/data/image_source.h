@@ -53,6 +53,9 @@ class ImageSource {
   virtual std::unique_ptr<ImageReader> MakeReader() const = 0;
 };
 
+// The names, or numbers, of classes without an image; none if the source does
+// not know the sizes of its classes.
+std::vector<std::string> EmptyClasses(const ImageSource& source);
 // "4 images, 2 classes (finch, heron); left out: hidden files: 1 (._a.jpg)".
 // Names classes without an image.
 std::string Describe(const ImageSource& source);

@@ -149,9 +149,10 @@ int32_t ShardLister::ReadLabel(const TarMember& member) const {
   int32_t label = -1;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, label);
-  if (error != std::errc() || stop != end || label < 0) {
-    throw IoError(fmt::format("{}: {}: want the number of a class, got '{}'",
-                              path_.string(), member.name, text));
+  if (error != std::errc() || stop != end || label < 0 || label >= kMaxLabels) {
+    throw IoError(
+        fmt::format("{}: {}: want the number of a class, 0 to {}, got '{}'",
+                    path_.string(), member.name, kMaxLabels - 1, text));
   }
   return label;
 }

@@ -8,6 +8,14 @@ namespace replicant::learner {
 
 replicator::NextResult FirstBatch::Next(
     Clock::TimePoint deadline, std::span<const MutableTensorView> batch) {
+  const replicator::NextResult result = Read(deadline, batch);
+  if (result == replicator::NextResult::kOk) --num_left_;
+  return result;
+}
+
+replicator::NextResult FirstBatch::Read(
+    Clock::TimePoint deadline, std::span<const MutableTensorView> batch) {
+  if (num_left_ <= 0) return replicator::NextResult::kTimeout;
   const replicator::NextResult result = images_->Next(deadline, batch);
   if (result != replicator::NextResult::kOk || !is_first_) return result;
   is_first_ = false;
@@ -24,8 +32,7 @@ replicator::NextResult FirstBatch::Next(
 
 replicator::NextResult FirstBatch::NextAhead(
     Clock::TimePoint deadline, std::span<const MutableTensorView> batch) {
-  if (images_->position() >= limit_) return replicator::NextResult::kTimeout;
-  const replicator::NextResult result = Next(deadline, batch);
+  const replicator::NextResult result = Read(deadline, batch);
   is_ahead_ = result == replicator::NextResult::kOk;
   return result;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,16 +12,19 @@
 
 namespace replicant::learner {
 
-// A pipeline that keeps its first images for a picture, and can return batches
-// ahead of their step.
+// A pipeline that keeps its first images for a picture, can return batches
+// ahead of their step, and gives no more batches than will be used.
 //
 // Thread-safety: as a pipeline; Take() may run concurrently with the other
 // methods.
 class FirstBatch : public data::PositionedPipeline {
  public:
-  // `images` gives "image" [B, H, H, 3] u8 first.
-  explicit FirstBatch(std::unique_ptr<data::PositionedPipeline> images)
-      : images_(std::move(images)) {}
+  // `images` gives "image" [B, H, H, 3] u8 first. `num_left`, which outlives
+  // the pipeline, is the number of batches that steps may still use, of all
+  // pipelines that share it; one thread calls these.
+  FirstBatch(std::unique_ptr<data::PositionedPipeline> images,
+             int64_t* num_left)
+      : images_(std::move(images)), num_left_(*num_left) {}
 
   // The first images of the first batch as one picture, up to kMaxRows rows of
   // kMaxColumns; nothing in later calls.
@@ -34,15 +36,16 @@ class FirstBatch : public data::PositionedPipeline {
   const std::vector<replicator::InputSpec>& specs() const override {
     return images_->specs();
   }
-  replicator::NextResult Next(Clock::TimePoint deadline,
-                              std::span<const MutableTensorView> batch) override
-      EXCLUDES(mutex_);
+  replicator::NextResult Next(
+      Clock::TimePoint deadline,
+      std::span<const MutableTensorView> batch) override;
   replicator::NextResult NextAhead(
       Clock::TimePoint deadline,
       std::span<const MutableTensorView> batch) override;
-  void UseAhead() override { is_ahead_ = false; }
-  // At most `num_batches` further batches will be used.
-  void SetLimit(int64_t num_batches) { limit_ = position() + num_batches; }
+  void UseAhead() override {
+    is_ahead_ = false;
+    --num_left_;
+  }
 
   // Counts the batches that steps use or have used.
   int64_t position() const override {
@@ -58,10 +61,15 @@ class FirstBatch : public data::PositionedPipeline {
   static constexpr int64_t kMaxRows = 8, kMaxColumns = 8;
 
  private:
+  // Next() without its count.
+  replicator::NextResult Read(Clock::TimePoint deadline,
+                              std::span<const MutableTensorView> batch)
+      EXCLUDES(mutex_);
+
   std::unique_ptr<data::PositionedPipeline> images_;
+  int64_t& num_left_;
   bool is_first_ = true;
   bool is_ahead_ = false;
-  int64_t limit_ = std::numeric_limits<int64_t>::max();  // of position()
   Mutex mutex_;
   std::optional<data::Image> grid_ GUARDED_BY(mutex_);
 };

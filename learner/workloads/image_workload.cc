@@ -90,8 +90,8 @@ ImageWorkload::ImageWorkload(std::unique_ptr<replicator::Replicator> replicator,
     batch_size_ = images.batch_size;
   }
   input_ = replicator_->MakeInput([&](const replicator::InputContext& context) {
-    auto pipeline =
-        std::make_unique<FirstBatch>(MakeImages(images, source, context));
+    auto pipeline = std::make_unique<FirstBatch>(
+        MakeImages(images, source, context), &num_batches_left_);
     images_[context.group_id] = pipeline.get();
     num_groups_ = context.num_groups;
     num_pipelines_ = context.num_pipelines;
@@ -194,13 +194,6 @@ void ImageWorkload::Restore(const std::map<std::string, std::string>& state) {
   const int64_t num_batches = CountIn(state, kBatches);
   for (const auto& [group, images] : images_) {
     images->set_position(PositionOf(group, num_batches));
-  }
-}
-
-void ImageWorkload::Batches::SetLimit(int64_t num_batches) {
-  // only a lone group reads ahead
-  for (const auto& [group, images] : workload_.images_) {
-    images->SetLimit(num_batches);
   }
 }
 

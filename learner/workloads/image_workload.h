@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,7 +101,9 @@ class ImageWorkload : public Workload {
   class Batches : public CheckpointedInput {
    public:
     explicit Batches(ImageWorkload* workload) : workload_(*workload) {}
-    void SetLimit(int64_t num_batches) override;
+    void SetLimit(int64_t num_batches) override {
+      workload_.num_batches_left_ = num_batches;
+    }
     void SetPaused(bool is_paused) override;
     bool IsDrained() const override;
 
@@ -115,6 +118,9 @@ class ImageWorkload : public Workload {
   int64_t dataset_size_ = 0;  // 0: no epochs
   int64_t batch_size_ = 0;
   std::unique_ptr<replicator::Replicator> replicator_;
+  // that steps may still use: replicas that do not wait for each other would
+  // begin some that no step counts
+  int64_t num_batches_left_ = std::numeric_limits<int64_t>::max();
   // by group, owned by input_
   std::map<int, FirstBatch*> images_;
   int num_groups_ = 1;

@@ -142,12 +142,7 @@ class Checker {
   void CheckTraining(const ImageSet& train) {
     const data::ImageSource& source = *train.source;
     const std::vector<std::string>& names = source.class_names();
-    std::vector<std::string> empty;
-    const std::vector<int64_t> sizes = source.ClassSizes();
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      if (sizes[i] > 0) continue;
-      empty.push_back(names.empty() ? std::to_string(i) : names[i]);
-    }
+    const std::vector<std::string> empty = data::EmptyClasses(source);
     if (!empty.empty()) {
       Problem(
           "{}: no image of the classes {}; number the classes from 0 "

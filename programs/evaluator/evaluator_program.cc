@@ -77,7 +77,7 @@ class Follower {
     const auto earlier = evaluation::ReadEvaluations(folder_);
     if (earlier.empty()) return;
     Report(earlier.back());
-    evaluated_ = static_cast<uint64_t>(earlier.back().step);
+    seen_ = evaluated_ = log_.last_step();
   }
 
   // Runs until it is told to stop or the policy is good enough. Returns the
@@ -90,24 +90,20 @@ class Follower {
     evaluation::EvaluationSchedule schedule(config_);
     Clock::TimePoint next_video = begin + FromSeconds(config_.video.interval_s);
     while (!IsOver()) {
-      followed_.Poll(100ms);
+      Poll();
       const Clock::TimePoint now = clock.Now();
-      // an evaluation is deterministic: the same policy gives the same result
-      const bool is_new =
-          followed_.version() && followed_.version() != evaluated_;
       const double seconds = ToSeconds(now - begin);
-      if (!is_new || !schedule.IsDue(seconds, NumFrames())) continue;
+      // an evaluation is deterministic: the same policy gives the same result
+      if (!followed_.version() || seen_ == evaluated_ ||
+          !schedule.IsDue(seconds, NumFrames())) {
+        continue;
+      }
       heartbeat_.SetState(fleet::RoleState::kRunning);
       schedule.Advance(seconds, NumFrames());
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
-      // the learner has fallen back to an earlier checkpoint
-      if (evaluated_ && *followed_.version() < *evaluated_) {
-        log_.Rewind(static_cast<int64_t>(*followed_.version()) - 1,
-                    NumFrames() - 1);
-      }
-      evaluated_ = followed_.version();
-      if (IsGoodEnough(static_cast<int64_t>(*evaluated_), has_film)) return 0;
+      evaluated_ = seen_;
+      if (IsGoodEnough(*seen_, has_film)) return 0;
     }
     heartbeat_.SetState(fleet::RoleState::kDraining);
     return ExitCodeOfStop(heartbeat_options_, heartbeat_);
@@ -115,6 +111,20 @@ class Follower {
 
  private:
   bool IsOver() const { return stop_.count() > 0 || heartbeat_.StopOrder(); }
+
+  // Sets the learner's newest policy, if there is one. If the learner has
+  // fallen back to an earlier checkpoint, the evaluations of the steps that it
+  // has lost are removed.
+  void Poll() {
+    followed_.Poll(100ms);
+    if (!followed_.version()) return;
+    const auto step = static_cast<int64_t>(*followed_.version());
+    if (seen_ && step < *seen_) {
+      log_.Rewind(step);
+      evaluated_ = log_.last_step();
+    }
+    seen_ = step;
+  }
 
   // Agent steps of all actors when the policy was published.
   int64_t NumFrames() const { return followed_.agent_steps() * action_repeat_; }
@@ -183,8 +193,9 @@ class Follower {
   evaluation::BestPolicy best_{folder_};
   double num_failed_ = 0.0;
   double num_cut_ = 0.0;
-  // the version evaluated last, by an earlier process too
-  std::optional<uint64_t> evaluated_;
+  // the learner's steps of the newest policy and of the one evaluated last, by
+  // an earlier process too
+  std::optional<int64_t> seen_, evaluated_;
 };
 
 // Prints an evaluation as one JSON object; `video` is empty for none.
@@ -238,8 +249,7 @@ int TryOut(const Invocation& invocation, const EvaluatorOptions& options) {
       evaluation::MakeRecord(seconds, info.step, frames, trial->result);
   if (log) {
     // the evaluator may have got further than the last checkpoint
-    const auto earlier = evaluation::ReadEvaluations(run);
-    const int64_t last = earlier.empty() ? -1 : earlier.back().step;
+    const int64_t last = log->last_step().value_or(-1);
     if (info.step > last) log->Write(record);
     evaluation::BestPolicy(run).Offer(
         record, evaluator.policy().variables(),

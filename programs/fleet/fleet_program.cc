@@ -57,46 +57,24 @@ constexpr double kTerminatedEvaluationS = 10.0;
 // A configuration, or a file of a model.
 constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
 
-// Returns why a part of the checkpoint of `step` cannot be read, or "" if all
-// parts can. Those of the replay's shards are in the folder if there are any.
-std::string FindDamage(const std::filesystem::path& run,
-                       const learner::CheckpointReader& checkpoints,
-                       int64_t step, int64_t num_shards) {
-  try {
-    const learner::Manifest manifest = checkpoints.ReadManifest(step);
-    std::string damage = runtime::FindDamage(checkpoints.PathOf(step));
-    if (!manifest.has_input) return damage;
-    for (int64_t i = 0; i < num_shards && damage.empty(); ++i) {
-      damage = replay::FindDamage(
-          replay::ShardFolder(run / "replay", i, num_shards), manifest.id);
-    }
-    return damage;
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-// Sets aside checkpoints that are newer than the newest one whose parts can all
-// be read, so that learner and replay go back to one moment. If there is none,
-// the roles report the damage.
+// Goes back to the newest checkpoint whose parts can all be read: those of the
+// replay's shards, too, which are in the folder if there are any. If there is
+// none, the roles report the damage.
 void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
   const learner::CheckpointFolder checkpoints(folder / "checkpoints",
                                               /*num_kept=*/1);
-  std::vector<std::pair<int64_t, std::string>> damaged;
-  const std::vector<int64_t> steps = checkpoints.Steps();
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string damage =
-        FindDamage(folder, checkpoints, *step, num_shards);
-    if (!damage.empty()) {
-      damaged.emplace_back(*step, damage);
-      continue;
-    }
-    for (const auto& [left_out, problem] : damaged) {
-      spdlog::warn("checkpoint of step {} is left out: {}", left_out, problem);
-      checkpoints.LeaveOut(left_out);
-    }
-    return;
-  }
+  const std::string damage =
+      checkpoints.LeaveOutDamaged([&](const learner::Manifest& manifest) {
+        std::string found;
+        for (int64_t i = 0;
+             manifest.has_input && i < num_shards && found.empty(); ++i) {
+          found = replay::FindDamage(
+              replay::ShardFolder(folder / "replay", i, num_shards),
+              manifest.id);
+        }
+        return found;
+      });
+  if (!damage.empty()) spdlog::warn("no checkpoint can be read: {}", damage);
 }
 
 // Evaluates and records the last checkpoint in a separate process, which

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/error.h"
 #include "programs/lockstep/lockstep_state.h"
 
 namespace replicant::programs {
@@ -62,6 +63,15 @@ void LockstepSource::Restore(const std::filesystem::path& folder) {
   sinks_->SetRepeating(true);
   actor_->Restore(state.actor);
   sinks_->SetRepeating(false);
+}
+
+std::string LockstepSource::FindDamage(const std::filesystem::path& folder) {
+  try {
+    static_cast<void>(ReadLockstepState(folder / kStateFile));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 void LockstepSource::UpdatePolicy() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "actors/actor.h"
@@ -58,6 +59,8 @@ class LockstepSource : public replay::BatchSource {
   // `folder`; the shard must already hold that checkpoint. Throws IoError, and
   // what Actor::Restore() throws.
   void Restore(const std::filesystem::path& folder);
+  // Returns why that state cannot be read, or "" if it can.
+  static std::string FindDamage(const std::filesystem::path& folder);
 
  private:
   // Copies the learner's variables to the actor's policy if they have changed.

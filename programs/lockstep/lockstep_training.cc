@@ -102,6 +102,30 @@ FileLock LockFolder(const RunConfig& config, const std::string& resolved_yaml,
   return fleet::RunFolder::Lock(folder);
 }
 
+// Returns the newest checkpoint whose parts can all be read, and leaves out
+// newer ones; nothing for a new run. Throws IoError if there are checkpoints
+// and none can be read.
+std::optional<learner::Manifest> FindStart(
+    const std::filesystem::path& folder) {
+  const std::filesystem::path checkpoints = folder / "checkpoints";
+  // a new run's folder stays empty until its parts accept the configuration
+  if (!std::filesystem::exists(checkpoints)) return std::nullopt;
+  const learner::CheckpointFolder all(checkpoints, /*num_kept=*/1);
+  const std::string damage =
+      all.LeaveOutDamaged([&](const learner::Manifest& manifest) {
+        const std::string of_replay =
+            replay::FindDamage(folder / "replay", manifest.id);
+        return of_replay.empty()
+                   ? LockstepSource::FindDamage(all.PathOf(manifest.step))
+                   : of_replay;
+      });
+  if (!damage.empty()) {
+    throw IoError(fmt::format("{}: no checkpoint can be read: {}",
+                              checkpoints.string(), damage));
+  }
+  return all.NewestManifest();
+}
+
 // Restores the shard of the checkpoint that `manifest` names. Without a
 // complete checkpoint the run begins anew, and the replay's part of any other
 // is set aside.
@@ -141,6 +165,10 @@ class LockstepTraining {
     return &source_;
   }
   std::vector<replay::StepSink*> Writers();
+  std::filesystem::path CheckpointOf(const learner::Manifest& manifest) const {
+    return learner::CheckpointReader(folder_ / "checkpoints")
+        .PathOf(manifest.step);
+  }
   int64_t num_frames() const {
     return actor_.num_steps() * task_.action_repeat;
   }
@@ -160,8 +188,7 @@ class LockstepTraining {
   // made once environments and replay have accepted the configuration
   const std::filesystem::path folder_;
   const FileLock lock_;
-  const learner::CheckpointReader checkpoints_;
-  const std::optional<learner::Manifest> manifest_;  // the newest complete one
+  const std::optional<learner::Manifest> manifest_;  // FindStart()
 
   // draws from the replay
   actors::PolicyRunner policy_;
@@ -193,8 +220,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
              /*first_environment=*/0, &environments_, Writers()),
       folder_(RunFolderOf(config)),
       lock_(LockFolder(config, resolved_yaml, folder_)),
-      checkpoints_(folder_ / "checkpoints"),
-      manifest_(checkpoints_.NewestManifest()),
+      manifest_(FindStart(folder_)),
       policy_(*config.MakeAgent(), task_,
               {.backend = config.learner.replication.policy_backend(),
                .num_environments = environments_.size(),
@@ -225,7 +251,7 @@ LockstepTraining::LockstepTraining(const RunConfig& config,
       MakeCheckpointer(config, folder_, manifest_, &replay_.shard());
   source_.Connect(&actor_, &sinks_, &writers_, workload_.get(),
                   checkpointer_.get());
-  if (manifest_) source_.Restore(checkpoints_.PathOf(manifest_->step));
+  if (manifest_) source_.Restore(CheckpointOf(*manifest_));
 }
 
 std::vector<replay::StepSink*> LockstepTraining::Writers() {
@@ -240,16 +266,7 @@ std::vector<replay::StepSink*> LockstepTraining::Writers() {
 
 void LockstepTraining::Run() {
   const StopSignal stop;
-  metrics::RewindRun(folder_, manifest_ ? manifest_->step : 0, num_frames());
-  if (const std::string why = FindGoodReturn(config_.evaluation, folder_);
-      !why.empty()) {
-    spdlog::info("the run is complete: {}", why);
-    return;
-  }
   std::optional<PeriodicEvaluation> evaluation;
-  if (config_.evaluation.enabled) {
-    evaluation.emplace(config_, tasks_, folder_, workload_.get(), &stop);
-  }
   learner::Progress newest;
   learner::Learner learner(
       config_.learner, folder_, workload_.get(),
@@ -264,11 +281,20 @@ void LockstepTraining::Run() {
              if (evaluation) evaluation->RunIfDue(progress, num_frames());
            },
        .config_yaml = resolved_yaml_});
-  if (evaluation) evaluation->ScheduleAfter(learner.seconds(), num_frames());
   // replay and actor are at the manifest's step
   if (manifest_ && learner.step() != manifest_->step) {
     throw IoError(fmt::format("{}: the learner's part cannot be read",
-                              checkpoints_.PathOf(manifest_->step).string()));
+                              CheckpointOf(*manifest_).string()));
+  }
+  metrics::RewindRun(folder_, learner.step(), num_frames());
+  if (const std::string why = FindGoodReturn(config_.evaluation, folder_);
+      !why.empty()) {
+    spdlog::info("the run is complete: {}", why);
+    return;
+  }
+  if (config_.evaluation.enabled) {
+    evaluation.emplace(config_, tasks_, folder_, workload_.get(), &stop);
+    evaluation->ScheduleAfter(learner.seconds(), num_frames());
   }
   AtomicWriteFile(folder_ / "config.yaml",
                   KeepModel(config_, tasks_, folder_, resolved_yaml_));

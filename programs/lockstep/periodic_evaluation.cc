@@ -24,10 +24,7 @@ PeriodicEvaluation::PeriodicEvaluation(const RunConfig& config,
       log_(folder, BeginningOfRun(folder)),
       action_repeat_(config.task.action_repeat),
       best_(folder),
-      schedule_(config.evaluation) {
-  const auto earlier = evaluation::ReadEvaluations(folder);
-  if (!earlier.empty()) last_step_ = earlier.back().step;
-}
+      schedule_(config.evaluation) {}
 
 void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
                                   int64_t num_frames) {
@@ -38,7 +35,8 @@ void PeriodicEvaluation::RunIfDue(const learner::Progress& progress,
 
 void PeriodicEvaluation::RunLast(const learner::Progress& progress,
                                  int64_t num_frames) {
-  if (last_step_ != progress.step) Run(progress, num_frames, /*max_signals=*/1);
+  if (log_.last_step() == progress.step) return;
+  Run(progress, num_frames, /*max_signals=*/1);
 }
 
 void PeriodicEvaluation::Run(const learner::Progress& progress,
@@ -69,7 +67,6 @@ void PeriodicEvaluation::Run(const learner::Progress& progress,
     spdlog::info("the return reaches evaluation.stop_at_return");
     is_good_enough_ = true;
   }
-  last_step_ = progress.step;
 }
 
 }  // namespace replicant::programs

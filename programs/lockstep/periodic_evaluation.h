@@ -55,7 +55,6 @@ class PeriodicEvaluation {
   const int64_t action_repeat_;
   evaluation::BestPolicy best_;
   evaluation::EvaluationSchedule schedule_;
-  int64_t last_step_ = -1;
   bool is_good_enough_ = false;
 };
 

@@ -4,11 +4,15 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
+#include "base/metrics/event_encoding.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::evaluation {
@@ -27,6 +31,21 @@ class EvaluationLogTest : public ::testing::Test {
     }
     Clock::Duration jump{0};
   };
+
+  // The steps of the events in a folder, without those that begin its files.
+  static std::set<int64_t> EventSteps(const std::filesystem::path& folder) {
+    std::set<int64_t> steps;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string bytes = ReadFile(entry.path());
+      size_t at = 0;
+      while (const auto event =
+                 metrics::ParseEventHead(std::string_view(bytes).substr(at))) {
+        if (at > 0) steps.insert(event->step);
+        at += static_cast<size_t>(event->record_bytes);
+      }
+    }
+    return steps;
+  }
 
   double BeganNow() const { return ToSeconds(clock_.Now().time_since_epoch()); }
 
@@ -69,19 +88,44 @@ TEST_F(EvaluationLogTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(records[1].frames, std::nullopt);
 }
 
+// By a learner that counts other frames once it has fallen back. A process
+// finds what the one before it has written.
 TEST_F(EvaluationLogTest, EvaluationsOfStepsThatAreLostAreRemoved) {
-  EvaluationLog log(run_, BeganNow(), &clock_);
   const EvaluationResult result = {.returns = {1.0}, .lengths = {1}};
-  for (const int64_t step : {10, 20, 30}) {
-    log.Write(MakeRecord(1.0, step, 8 * step, result));
+  {
+    EvaluationLog log(run_, BeganNow(), &clock_);
+    EXPECT_EQ(log.last_step(), std::nullopt);
+    for (const int64_t step : {10, 20}) {
+      log.Write(MakeRecord(1.0, step, 8 * step, result));
+    }
   }
-  log.Rewind(14, 8 * 14);
-  log.Write(MakeRecord(2.0, 15, 8 * 15, result));
+  EvaluationLog log(run_, BeganNow(), &clock_);
+  EXPECT_EQ(log.last_step(), 20);
+  log.Write(MakeRecord(1.0, 30, 8 * 30, result));
+  log.Rewind(14);
+  EXPECT_EQ(log.last_step(), 10);
+  log.Write(MakeRecord(2.0, 15, 8 * 35, result));
   std::vector<int64_t> steps;
   for (const EvaluationRecord& record : ReadEvaluations(run_)) {
     steps.push_back(record.step);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{10, 15}));
+  EXPECT_EQ(EventSteps(run_ / "by_updates" / "evaluator"),
+            (std::set<int64_t>{10, 15}));
+  EXPECT_EQ(EventSteps(run_ / "by_frames" / "evaluator"),
+            (std::set<int64_t>{8 * 10, 8 * 35}));
+}
+
+// Would catch a long run with many episodes whose results cannot be read. The
+// file has a hole, which takes no room on the disk: a line that a crash has
+// torn.
+TEST_F(EvaluationLogTest, AFileOfAnySizeIsRead) {
+  EvaluationLog(run_, 0.0, &clock_)
+      .Write(
+          MakeRecord(1.0, 5, std::nullopt, {.returns = {1.0}, .lengths = {1}}));
+  std::filesystem::resize_file(run_ / "evaluations.jsonl",
+                               (uintmax_t{1} << 28) + 1);
+  EXPECT_EQ(ReadEvaluations(run_).size(), 1U);
 }
 
 // Would catch an evaluator that a full disk ends, and with it the run's curve.

@@ -1,9 +1,11 @@
 #include "learner/checkpoint_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "base/fs.h"
@@ -116,6 +118,29 @@ TEST_F(CheckpointFolderTest, OneThatIsLeftOutDoesNotCount) {
   EXPECT_TRUE(std::filesystem::exists(folder.PathOf(9)));
   Save(writer, 12);
   EXPECT_FALSE(std::filesystem::exists(folder.PathOf(9)));
+}
+
+TEST_F(CheckpointFolderTest, DamagedOnesBehindTheNewestWholeOneAreLeftOut) {
+  CheckpointFolder folder(path_, 4);
+  std::set<int64_t> lost;  // parts elsewhere
+  const auto leave_out = [&] {
+    return folder.LeaveOutDamaged([&](const Manifest& manifest) {
+      return lost.contains(manifest.step) ? fmt::format("{}", manifest.step)
+                                          : "";
+    });
+  };
+  EXPECT_EQ(leave_out(), "");
+  for (const int64_t step : {3, 9, 12, 15}) Save(folder, step);
+  EXPECT_EQ(leave_out(), "");
+  EXPECT_THAT(folder.Steps(), ElementsAre(3, 9, 12, 15));
+  std::filesystem::resize_file(folder.PathOf(15) / "variables.safetensors", 10);
+  lost = {3, 12};
+  EXPECT_EQ(leave_out(), "");
+  EXPECT_THAT(folder.Steps(), ElementsAre(3, 9));
+  // none is whole
+  lost = {3, 9};
+  EXPECT_EQ(leave_out(), "9");
+  EXPECT_THAT(folder.Steps(), ElementsAre(3, 9));
 }
 
 TEST_F(CheckpointFolderTest, ACompleteOneIsNotWrittenOverOrDiscarded) {

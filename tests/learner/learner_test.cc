@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <span>
 #include <sstream>
 #include <string>
@@ -24,6 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::GraphRunner;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 using testing::ToDoubles;
 using testing::Values;
 
@@ -77,6 +79,11 @@ class SumWorkload : public Workload {
   int64_t NumFrames() const override {
     return 4 * static_cast<int64_t>(random_.position());
   }
+  std::vector<Picture> TakePictures() override {
+    const auto position = static_cast<int64_t>(random_.position());
+    if (picture_steps == 0 || position % picture_steps != 0) return {};
+    return {{.name = "pictures", .png = std::to_string(position)}};
+  }
 
   std::optional<double> NumEpochs() const override {
     if (steps_per_epoch == 0.0) return std::nullopt;
@@ -94,6 +101,7 @@ class SumWorkload : public Workload {
   int num_batches = 1000;
   int bad_batch = -1;
   double steps_per_epoch = 8.0;
+  int64_t picture_steps = 0;  // a picture after so many steps; 0: none
   int num_stops = 0;
   std::function<bool()> should_stop;
 
@@ -297,6 +305,23 @@ TEST_F(LearnerTest, ReportsRatesAndWhatItWaitsFor) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
 }
 
+// catches pictures that have the step of a report, or are lost between two
+TEST_F(LearnerTest, EachPictureHasItsStep) {
+  config_.limits.max_steps = 10;
+  FakeClock clock;
+  SumWorkload workload(&clock);
+  workload.picture_steps = 3;
+  Learner(config_, folder_.path(), &workload, {}, &clock).Run();
+  std::map<std::string, std::string> pictures;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder_.path() / "pictures")) {
+    pictures[entry.path().filename()] = ReadFile(entry.path());
+  }
+  EXPECT_THAT(pictures, ElementsAre(Pair("step-000000000003.png", "3"),
+                                    Pair("step-000000000006.png", "6"),
+                                    Pair("step-000000000009.png", "9")));
+}
+
 // What TensorBoard's reader makes of them is in event_writer_readback_test.
 TEST_F(LearnerTest, EventFilesHoldTheConfigurationAndAreOverFramesToo) {
   config_.limits.max_steps = 2;
@@ -329,6 +354,20 @@ TEST_F(LearnerTest, WritesCheckpointsWhileItRuns) {
   config_.num_kept_checkpoints = 3;
   RunUntil({.max_steps = 10});
   EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 8, 10));
+}
+
+// Would catch a damaged checkpoint that stays the newest and for which good
+// ones are removed.
+TEST_F(LearnerTest, ARunContinuesBehindADamagedCheckpoint) {
+  config_.num_kept_checkpoints = 2;
+  RunUntil({.max_steps = 4});
+  RunUntil({.max_steps = 8});
+  std::filesystem::resize_file(folder_.path() / "run" / "checkpoints" /
+                                   "step-000000000008" /
+                                   "variables.safetensors",
+                               10);
+  EXPECT_EQ(RunUntil({.max_steps = 6}).step, 6);
+  EXPECT_THAT(CheckpointSteps(), ElementsAre(4, 6));
 }
 
 TEST_F(LearnerTest, NothingIsSavedOfARunThatHasNotLearned) {

@@ -133,8 +133,8 @@ TEST_F(RunCheckpointerTest, CutsTheRunOnceNothingIsUnderWay) {
   EXPECT_FALSE(workload_.is_paused);
 }
 
-// Would catch a run that comes to the step of a damaged checkpoint, and ends
-// without one.
+// Would catch a damaged checkpoint that stays the newest, and a run that comes
+// to its step and ends without one.
 TEST_F(RunCheckpointerTest, AnEarlierProcesssOfALaterStepIsReplaced) {
   Step(3);
   checkpointer_.Start(workload_.step);
@@ -145,6 +145,7 @@ TEST_F(RunCheckpointerTest, AnEarlierProcesssOfALaterStepIsReplaced) {
   RunCheckpointer later(
       &folder_, &workload, [] { return 9.5; }, &clock_);
   later.ContinueFrom(2);
+  EXPECT_THAT(folder_.Steps(), IsEmpty());
   static_cast<void>(workload.Step({}));
   later.Start(workload.step);
   for (int i = 0; i < 3; ++i) {

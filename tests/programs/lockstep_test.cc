@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -196,8 +197,11 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
       "task.pixels={enabled: true, height: 24, width: 24}", kSmallEncoder,
       "learner.batch_size=8", "task.action_repeat=80",
       "agent.networks.shared_embedding=true",
-      // two of three observations, drawn by item and draw
+      // two of three observations, drawn by item and draw; many of the items
+      // are inserted after the resume
       "agent.representation={horizon: 3, targets: 2, contrast_weight: 0.1}",
+      "replay.tables.default.rate_limiter={samples_per_insert: 4, "
+      "min_size_to_sample: 100, error_buffer: 16}",
       "replay.tables.default.window=3", "replay.tables.default.n_step=2",
       "agent.target={update: periodic_copy, period: 10}",
       "agent.average_decay=0.9"};
@@ -234,6 +238,61 @@ TEST_F(LockstepTest, ARunThatIsResumedEqualsOneThatWasNot) {
           << name << ": " << file;
     }
   }
+}
+
+// Whichever part of the newest checkpoint is damaged, all parts go back to the
+// one before.
+TEST_F(LockstepTest, ADamagedCheckpointIsLeftOut) {
+  const auto run = [this](const std::string& name, int steps) {
+    return RunShort(name,
+                    {"evaluation.enabled=false", "learner.log_interval_s=0.01",
+                     "learner.limits.max_steps=" + std::to_string(steps)});
+  };
+  const auto checkpoint = [this](const std::string& name, const char* step) {
+    return folder_.path() / name / "checkpoints" / step;
+  };
+  const auto damage = [](const std::filesystem::path& file) {
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  };
+  constexpr const char* kOld = "step-000000000020";
+  constexpr const char* kNew = "step-000000000030";
+  constexpr const char* kLast = "step-000000000040/variables.safetensors";
+  ASSERT_TRUE(run("whole", 40).status.ok());
+  const std::string variables = ReadFile(checkpoint("whole", kLast));
+  for (const std::string part : {"learner", "lockstep", "replay"}) {
+    ASSERT_TRUE(run(part, 20).status.ok());
+    ASSERT_TRUE(run(part, 30).status.ok());
+    if (part == "learner") {
+      damage(checkpoint(part, kNew) / "variables.safetensors");
+    } else if (part == "lockstep") {
+      damage(checkpoint(part, kNew) / "lockstep.safetensors");
+    } else {
+      std::filesystem::path newest;
+      for (const auto& entry : std::filesystem::directory_iterator(
+               folder_.path() / part / "replay")) {
+        if (entry.path().extension() == ".ckpt") {
+          newest = std::max(newest, entry.path());
+        }
+      }
+      damage(newest);
+    }
+    const CommandResult resumed = run(part, 40);
+    ASSERT_TRUE(resumed.status.ok()) << part << resumed.output;
+    EXPECT_THAT(resumed.output,
+                HasSubstr("checkpoint of step 30 is left out: "));
+    EXPECT_TRUE(ReadFile(checkpoint(part, kLast)) == variables) << part;
+  }
+  // an attempt that fails changes nothing
+  ASSERT_TRUE(run("none", 20).status.ok());
+  ASSERT_TRUE(run("none", 30).status.ok());
+  damage(checkpoint("none", kNew) / "variables.safetensors");
+  damage(checkpoint("none", kOld) / "lockstep.safetensors");
+  const auto lines = folder_.path() / "none" / "learner.jsonl";
+  const std::string before = ReadFile(lines);
+  const CommandResult refused = run("none", 40);
+  EXPECT_EQ(refused.status.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("no checkpoint can be read: "));
+  EXPECT_EQ(ReadFile(lines), before);
 }
 
 // Prior data is the replay of another run: offline first, then half of each

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "agents/policy_topic.h"
 #include "base/fs.h"
 #include "base/process.h"
+#include "learner/parameter_publisher.h"
 #include "tests/programs/training_fixture.h"
 
 namespace replicant {
@@ -19,6 +23,33 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 
 class TrainingEvaluationTest : public TrainingFixture {};
+
+// A learner that its fleet has restarted publishes an earlier step. Would catch
+// an evaluator that keeps the lost branch until the next evaluation is due.
+TEST_F(TrainingEvaluationTest, EvaluationsOfALostBranchAreRemovedAtOnce) {
+  const CommandResult run = RunFleet({});
+  ASSERT_TRUE(run.status.ok()) << run.output;
+  std::filesystem::remove(run_ / "evaluations.jsonl");
+  const auto best = std::filesystem::directory_iterator(run_ / "best")->path();
+  const std::string policy = ReadFile(best / "variables.safetensors");
+  learner::ParameterPublisher learner("tcp://127.0.0.1:*");
+  const auto output = folder_.path() / "output";
+  Process evaluator(
+      {.command = {REPLICANT_EVALUATOR, "--config", run_ / "config.yaml",
+                   "--set", "run.dir=" + run_.string(), "--set",
+                   "run.key_file=\"\"", "--set",
+                   "learner.parameter_bind=" + learner.endpoint(), "--set",
+                   "evaluation={interval_s: 100000, episodes: 1}"},
+       .stdout_file = output,
+       .stderr_file = output});
+  learner.Publish(agents::kPolicyTopic, 50, policy);
+  ASSERT_TRUE(AwaitFile(run_ / "evaluations.jsonl", "\"step\":50,"))
+      << ReadFile(output);
+  learner.Publish(agents::kPolicyTopic, 20, policy);
+  EXPECT_TRUE(Await([&] { return Evaluations().empty(); })) << ReadFile(output);
+  evaluator.Signal(SIGTERM);
+  EXPECT_TRUE(evaluator.Wait(std::chrono::minutes(3)).has_value());
+}
 
 TEST_F(TrainingEvaluationTest, AnEvaluationByHandAddsNothingToTheRun) {
   const CommandResult run = RunFleet({"evaluation.enabled=false"});

@@ -57,15 +57,17 @@ std::span<std::byte> RowOf(const MutableTensorView& view, int64_t row) {
 }
 
 // Draws steps[1] to steps[count - 1] from those behind steps[0], without
-// replacement. A function of the row's item and how often it was drawn, so that
-// a resumed run draws the same.
+// replacement. A function of what a checkpoint restores: the item's slot, age
+// and number of draws. Its generation is not among that.
 void DrawOthers(const replay::Batch& batch, size_t row, int64_t count,
                 std::span<int32_t> steps) {
-  const replay::ItemKey key = batch.keys[row];
+  const auto age = static_cast<uint32_t>(batch.ages[row]);
   const auto times = static_cast<uint32_t>(batch.times_sampled[row]);
+  const auto shard = static_cast<uint32_t>(batch.shards[row]);
   for (size_t i = 1; i < static_cast<size_t>(count); ++i) {
-    const uint64_t random = Philox4x32(
-        {key.slot, key.generation, times, static_cast<uint32_t>(i)}, {0, 0})[0];
+    const uint64_t random =
+        Philox4x32({batch.keys[row].slot, age, times, static_cast<uint32_t>(i)},
+                   {shard, 0})[0];
     std::swap(steps[i], steps[i + (random * (steps.size() - i) >> 32U)]);
   }
 }

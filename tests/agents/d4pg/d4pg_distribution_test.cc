@@ -70,10 +70,22 @@ TEST(FindClippedTest, NamesTheBoundsThatRewardsNeed) {
             "clipped; hint: set agent.distribution.range: running, or "
             "agent.distribution.v_min <= -4");
   EXPECT_EQ(why(100.0F, 0.5F),
-            "the rewards seen, if they last, give returns from 0 to 200; "
+            "the rewards seen, if they last, give returns from 50 to 200; "
             "targets outside agent.distribution's v_min 0 and v_max 100 are "
             "clipped; hint: set agent.distribution.range: running, or "
             "agent.distribution.v_max >= 200");
+}
+
+TEST(FindClippedTest, ARangeWithoutZeroNeedNotHoldIt) {
+  const float rewards[] = {-30.0F, -60.0F};
+  const float discounts[] = {0.5F, 0.5F};
+  const auto fits = [&](double v_min, double v_max) {
+    return !FindClipped({.v_min = v_min, .v_max = v_max, .num_atoms = 51},
+                        rewards, discounts);
+  };
+  EXPECT_TRUE(fits(-120.0, -60.0));
+  EXPECT_FALSE(fits(-100.0, -60.0));
+  EXPECT_FALSE(fits(-120.0, -80.0));
 }
 
 TEST(FindClippedTest, MeasuresTheDistanceInLengthsOfTheRange) {

@@ -207,19 +207,29 @@ with tarfile.open(sys.argv[1], "w") as shard:
 
 TEST_F(EncodedImagesTest, ShardHasOneImageForEachKey) {
   const auto path = root() / "one.tar";
-  const auto make = [&](const std::string& image) {
+  const auto make = [&](const std::string& image, const std::string& label) {
     const CommandResult made = RunCommand(
         {.command = {REPLICANT_PYTHON, "-c", kMakeShard, path.string(),
-                     "a.jpg=x", image, "a.cls=2147483647"}},
+                     "a.jpg=x", image, "a.cls=" + label}},
         std::chrono::minutes(3));
     ASSERT_TRUE(made.status.ok()) << made.output;
   };
-  make("a.depth.jpg=y");
+  const auto problem = [&] {
+    return MessageOf<IoError>([&] { ListTarShards(path); });
+  };
+  make("a.depth.jpg=y", "1048575\n");
   EXPECT_EQ(ListTarShards(path).images.size(), 1U);
-  // no class number overflows
-  EXPECT_EQ(ListTarShards(path).num_classes, int64_t{1} << 31);
-  make("a.png=y");
-  EXPECT_EQ(MessageOf<IoError>([&] { ListTarShards(path); }),
+  EXPECT_EQ(ListTarShards(path).num_classes, 1 << 20);
+  // as many counts would be kept for classes without an image
+  for (const std::string label : {"1048576", "2147483647"}) {
+    make("a.depth.jpg=y", label);
+    EXPECT_EQ(problem(), path.string() +
+                             ": a.cls: want the number of a class, 0 to "
+                             "1048575, got '" +
+                             label + "'");
+  }
+  make("a.png=y", "3");
+  EXPECT_EQ(problem(),
             path.string() + ": two images of one example: a.jpg and a.png");
 }
 

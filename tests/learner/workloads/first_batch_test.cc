@@ -21,9 +21,15 @@ class FirstBatchTest : public ::testing::Test {
     }
   }
 
-  FirstBatch batches_{std::make_unique<SyntheticImages>(
-      SyntheticImagesOptions{.batch_size = 2, .side = 4},
-      replicator::InputContext{})};
+  FirstBatch Make() {
+    return {std::make_unique<SyntheticImages>(
+                SyntheticImagesOptions{.batch_size = 2, .side = 4},
+                replicator::InputContext{}),
+            &num_left_};
+  }
+
+  int64_t num_left_ = 100;
+  FirstBatch batches_ = Make();
   std::vector<HostTensor> tensors_;
   std::vector<MutableTensorView> views_;
 };
@@ -39,12 +45,23 @@ TEST_F(FirstBatchTest, ABatchThatIsReadAheadIsNotTaken) {
 
 // catches a run that makes one step more than it was asked for
 TEST_F(FirstBatchTest, NoBatchIsReadAheadBeyondTheLimit) {
-  batches_.SetLimit(2);
+  num_left_ = 2;
   ASSERT_EQ(batches_.Next({}, views_), NextResult::kOk);
   ASSERT_EQ(batches_.NextAhead({}, views_), NextResult::kOk);
   batches_.UseAhead();
   EXPECT_EQ(batches_.NextAhead({}, views_), NextResult::kTimeout);
   EXPECT_EQ(batches_.position(), 2);
+}
+
+TEST_F(FirstBatchTest, PipelinesShareALimit) {
+  FirstBatch others = Make();
+  num_left_ = 3;
+  ASSERT_EQ(batches_.Next({}, views_), NextResult::kOk);
+  ASSERT_EQ(others.Next({}, views_), NextResult::kOk);
+  ASSERT_EQ(batches_.Next({}, views_), NextResult::kOk);
+  EXPECT_EQ(others.Next({}, views_), NextResult::kTimeout);
+  EXPECT_EQ(batches_.Next({}, views_), NextResult::kTimeout);
+  EXPECT_EQ(batches_.position() + others.position(), 3);
 }
 
 TEST_F(FirstBatchTest, APausedInputIsDrainedByReadingAhead) {

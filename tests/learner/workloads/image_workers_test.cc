@@ -162,5 +162,32 @@ TEST(HogwildImagesTest, BothModelsTrainAndPause) {
   check(sngan, {"discriminator_step", "generator_step"});
 }
 
+// catches updates of a last checkpoint that its step does not count
+TEST(HogwildImagesTest, NoUpdateIsMadeBeyondTheLimit) {
+  const replicator::ReplicationConfig hogwild{
+      .strategy = &replicator::Strategy::kHogwild, .replicas = 4};
+  static constexpr int kSteps = 9;
+  const auto check = [](Workload& workload,
+                        const std::vector<std::string>& counters) {
+    workload.input()->SetLimit(kSteps);
+    for (int num_steps = 0; num_steps < kSteps;) {
+      if (workload.Step({}) == NextResult::kOk) ++num_steps;
+    }
+    EXPECT_EQ(workload.Step({}), NextResult::kTimeout);
+    EXPECT_EQ(workload.State().at("batches"), std::to_string(kSteps));
+    int64_t counted = 0;
+    for (const std::string& name : counters) {
+      counted += workload.variables().Get(name).Span<int64_t>()[0];
+    }
+    EXPECT_EQ(counted, kSteps);
+  };
+  ResNetWorkload resnet(SmallResNet(), /*batch_size=*/4, graph::Precision::kF32,
+                        /*seed=*/1, replicator::MakeReplicator(hogwild, 1));
+  check(resnet, {"step"});
+  SnganWorkload sngan(SmallSngan(), /*batch_size=*/4, graph::Precision::kF32,
+                      /*seed=*/2, replicator::MakeReplicator(hogwild, 2));
+  check(sngan, {"discriminator_step", "generator_step"});
+}
+
 }  // namespace
 }  // namespace replicant::learner

@@ -74,6 +74,7 @@ class TableTransitions : public replay::BatchSource {
       replay::FrameRoom room;
       batch->Take(message, 0, 0, 1.0, room);
     }
+    for (replay::ItemKey& key : batch->keys) key.generation += generation;
     std::fill(batch->shards.end() - num_prior, batch->shards.end(),
               replay::Batch::kPriorShard);
     return replay::ReadResult::kOk;
@@ -108,7 +109,8 @@ class TableTransitions : public replay::BatchSource {
 
   bool is_damaged = false;
   bool can_read_ahead = true;
-  int num_prior = 0;  // the last rows
+  int num_prior = 0;        // the last rows
+  uint32_t generation = 0;  // of the first items
 
  private:
   const replay::BatchForm form_;
@@ -124,24 +126,24 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
   explicit PipelineTest(const replay::NStepConfig& items,
                         std::vector<agents::ImageSpec> images = {},
                         int64_t window_observations = 0)
-      : source_(GetParam(), items),
-        pipeline_(
-            {.task = {.has_pixels = true,
-                      .observation = images.empty()
-                                         ? Shape({10, 10, 3 * kStack})
-                                         : Shape({300 * kStack}),
-                      .images = std::move(images),
-                      .state_size = 4,
-                      .frame_stack = kStack,
-                      .action_minimum = {-1.0, -1.0},
-                      .action_maximum = {1.0, 1.0}},
-             .discount = items.discount,
-             .n_step = items.n_step,
-             .window = items.window,
-             .window_observations =
-                 window_observations > 0 ? window_observations : items.window,
-             .has_prior = true},
-            kBatch, /*num_threads=*/2, &source_) {
+      : items_(items),
+        spec_({.task = {.has_pixels = true,
+                        .observation = images.empty()
+                                           ? Shape({10, 10, 3 * kStack})
+                                           : Shape({300 * kStack}),
+                        .images = std::move(images),
+                        .state_size = 4,
+                        .frame_stack = kStack,
+                        .action_minimum = {-1.0, -1.0},
+                        .action_maximum = {1.0, 1.0}},
+               .discount = items.discount,
+               .n_step = items.n_step,
+               .window = items.window,
+               .window_observations =
+                   window_observations > 0 ? window_observations : items.window,
+               .has_prior = true}),
+        source_(GetParam(), items),
+        pipeline_(spec_, kBatch, /*num_threads=*/2, &source_) {
     for (const auto& spec : pipeline_.specs()) {
       tensors_.emplace_back(spec.dtype, spec.shape);
     }
@@ -188,6 +190,8 @@ class PipelineTest : public ::testing::TestWithParam<bool> {
     return {from, from + kBytes};
   }
 
+  const replay::NStepConfig items_;
+  const agents::LearningSpec spec_;
   TableTransitions source_;
   TransitionPipeline pipeline_;
   std::vector<HostTensor> tensors_;
@@ -405,6 +409,25 @@ TEST_P(FewObservationsPipelineTest, OthersAreDrawnFromTheWholeWindow) {
     EXPECT_NEAR(counts[ahead], num_whole / 3.0, width) << ahead;
   }
   EXPECT_EQ(counts.size(), 3U);
+}
+
+// A process that has restored its table gives new items other generations than
+// one that was not stopped.
+TEST_P(FewObservationsPipelineTest, GenerationsDoNotChangeTheDraw) {
+  TableTransitions restored(GetParam(), items_);
+  restored.generation = 1 << 20;
+  TransitionPipeline pipeline(spec_, kBatch, /*num_threads=*/2, &restored);
+  const std::span<const float> follows = View("window_follows").Span<float>();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(Next(), replicator::NextResult::kOk);
+    const std::vector<float> expected(follows.begin(), follows.end());
+    const auto keys = pipeline_.batch().keys;
+    ASSERT_EQ(pipeline.Next(Clock::Real().Now(), views_),
+              replicator::NextResult::kOk);
+    ASSERT_EQ(pipeline.batch().keys[0].slot, keys[0].slot);
+    ASSERT_NE(pipeline.batch().keys[0], keys[0]);
+    ASSERT_THAT(follows, ::testing::ElementsAreArray(expected));
+  }
 }
 
 TEST_P(WindowPipelineTest, TransitionsAreThoseOfTheFirstSteps) {
