@@ -155,7 +155,7 @@ class Membership {
     next_look_ = Now() + kJoinAttempt;
     try {
       return options_.find_launcher().endpoint != launcher_.endpoint;
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       return false;
     }
   }
@@ -367,7 +367,9 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
       problem = "no answer from the launcher";
     } catch (const IoError& e) {
       problem = e.what();
-    } catch (const CommError& e) {
+    } catch (const std::exception& e) {
+      // files that a launcher is about to write, or a file system that stalls,
+      // may be whole at the next look
       if (options.is_launcher_fixed) throw;
       problem = e.what();
     }

@@ -249,6 +249,8 @@ bool IsOver(fleet::RunStatus status, const StopSignal& stop) {
 int Run(RunConfig config, const Commands& commands,
         const agents::TaskSpec& task, RunFolder folder) {
   const std::filesystem::path& path = folder.path();
+  // hosts that find an address here read the key at once
+  const std::filesystem::path key_file = KeyFileOfStart(config, folder);
   const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
   const StopSignal stop;
   LeaveOutDamaged(
@@ -262,7 +264,7 @@ int Run(RunConfig config, const Commands& commands,
       .run_folder = path,
       .storage_folder = path,
       .config_file = folder.config_file(),
-      .key_file = KeyFileOfStart(config, folder),
+      .key_file = key_file,
       .began_ms = fmt::format("{:.0f}", 1e3 * BeginningOfRun(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),

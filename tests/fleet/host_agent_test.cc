@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -222,6 +223,49 @@ TEST_F(HostAgentTest, AWrongKeyIsNamed) {
   } catch (const CommError& e) {
     EXPECT_THAT(e.what(), HasSubstr("key"));
   }
+}
+
+// Would catch an agent that ends for good since it looked while the launcher
+// was writing its files.
+TEST_F(HostAgentTest, FilesThatAreNotWholeYetAreLookedAtAgain) {
+  const Thread end("end", [&](const Thread::StopToken&) {
+    EXPECT_TRUE(Await([&] { return pool_->HasRoom({"actor", 0}); }));
+    pool_->Dismiss("done");
+  });
+  int num_looks = 0;
+  const HostAgentOptions options{
+      .find_launcher = [&]() -> LauncherAddress {
+        switch (++num_looks) {
+          case 1:
+            throw ConfigError("addresses.yaml: damaged");
+          case 2:
+            // ESTALE of a network file system
+            throw std::filesystem::filesystem_error("exists", {});
+          case 3:
+            // an address without its key
+            return {"tcp://192.0.2.1:7", ""};
+          default:
+            return {endpoint_, key_file_};
+        }
+      },
+      .is_launcher_fixed = false,
+      .make_command = {},
+      .host = "test",
+      .join_timeout = 60s};
+  EXPECT_TRUE(RunHostAgent(options, stop_));
+  EXPECT_GE(num_looks, 4);
+}
+
+TEST_F(HostAgentTest, AFixedAddressWithoutItsKeyIsAnError) {
+  const HostAgentOptions options{
+      .find_launcher =
+          [] {
+            return LauncherAddress{"tcp://192.0.2.1:7", ""};
+          },
+      .make_command = {},
+      .host = "test",
+      .join_timeout = 60s};
+  EXPECT_THROW(RunHostAgent(options, stop_), InvalidArgument);
 }
 
 TEST(TicketTest, HoldsAddressAndKey) {
