@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "base/error.h"
-
 namespace replicant::fleet {
 namespace {
 
@@ -222,9 +220,7 @@ std::unique_ptr<RoleProcess> HostPool::Start(
     const std::filesystem::path& log) {
   MutexLock lock(mutex_);
   const Agent* const found = FindRoom(id);
-  if (found == nullptr) {
-    throw IoError(fmt::format("no host has room for {}", id.ToString()));
-  }
+  if (found == nullptr) return nullptr;
   Agent& agent = agents_.at(found->id);
   const ProcessKey key = {id, incarnation};
   auto state = std::make_shared<ProcessState>();

@@ -67,7 +67,7 @@ class HostPool {
   bool HasRoom(const RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
-  // must not outlive the pool. Throws IoError if no host has room.
+  // must not outlive the pool. Returns null if no host has room.
   std::unique_ptr<RoleProcess> Start(const RoleId& id, uint32_t incarnation,
                                      const std::vector<std::string>& arguments,
                                      const std::filesystem::path& log)
