@@ -23,7 +23,9 @@ inline constexpr uint16_t kStopKind = 4;
 inline constexpr uint16_t kScaleKind = 5;
 inline constexpr uint32_t kMaxHostBytes = 256;
 inline constexpr uint32_t kMaxAgentFiles = 10'000;
-inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
+// Of all files together: with their paths they fit into one part of a message
+// (SocketOptions::max_part_bytes), which JoinReply is.
+inline constexpr uint32_t kMaxAgentFilesBytes = 240u << 20;
 inline constexpr uint32_t kMaxAgentProcesses = 10'000;
 inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
 inline constexpr uint32_t kMaxPathBytes = 1024;
@@ -111,7 +113,7 @@ struct AgentFile {
   void Fields(V& v) {
     v.String("path", &path, kMaxPathBytes);
     v.Check(StaysInside(path), "field 'path' leads out of the agent's folder");
-    v.String("bytes", &bytes, kMaxAgentFileBytes);
+    v.String("bytes", &bytes, kMaxAgentFilesBytes);
   }
   bool operator==(const AgentFile&) const = default;
 };

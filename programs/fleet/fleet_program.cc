@@ -54,8 +54,6 @@ using fleet::RunFolder;
 // Longest last evaluation after SIGTERM or SIGHUP: a system that ends a service
 // or a container kills it after 30 s or more.
 constexpr double kTerminatedEvaluationS = 10.0;
-// A configuration, or a file of a model.
-constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
 
 // Returns why a part of the checkpoint of `step` cannot be read, or "" if all
 // parts can. Those of the replay's shards are in the folder if there are any.
@@ -184,32 +182,13 @@ std::filesystem::path KeyFileOfStart(const RunConfig& config,
   return given.empty() ? "" : std::filesystem::absolute(given);
 }
 
-// The files of the run that agents of other hosts need, except its key, which
-// they have.
-std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
-  const std::filesystem::path& path = folder.path();
-  std::vector<fleet::AgentFile> files = {
-      {"config.yaml", ReadFile(folder.config_file(), kMaxFileForHosts)}};
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(path)) {
-    const std::string name = entry.path().lexically_relative(path);
-    if (!entry.is_regular_file() ||
-        (name != "addresses.yaml" && name != kRendezvousKeyName &&
-         !name.starts_with("model"))) {
-      continue;
-    }
-    files.push_back({name, ReadFile(entry.path(), kMaxFileForHosts)});
-  }
-  return files;
-}
-
 // How hosts join the run at `endpoint`, and which of them it starts.
 fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
                           const std::string& endpoint,
                           const RunFolder& folder) {
   fleet::HostsOfRun hosts{
       .endpoint = endpoint,
-      .pool = {.files = FilesForHosts(folder),
+      .pool = {.files = FilesForHosts(folder.path(), folder.config_file()),
                .timeout = FromSeconds(config.cluster.host_timeout_s),
                .processors_per_process =
                    config.cluster.roles.at("actor").cores},
