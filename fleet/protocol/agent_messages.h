@@ -173,7 +173,8 @@ struct LogChunk {
 };
 
 // All processes of an agent. An ended process is in every report until one of
-// these reports is answered.
+// these reports is answered, and so are bytes of logs until a supervisor that
+// takes logs has answered.
 struct AgentReport {
   static constexpr std::string_view kName = "supervision.report";
   uint64_t agent = 0;
@@ -231,12 +232,15 @@ struct ReportReply {
   std::string reason;  // one line, as in Heartbeat
   // Orders after the report's `last_order`.
   std::vector<AgentOrder> orders;
+  // False: the report's logs were not kept, and the next report brings none.
+  bool takes_logs = true;
 
   template <class V>
   void Fields(V& v) {
     v.Enum("verdict", &verdict, {"go on", "join again", "leave"});
     v.Line("reason", &reason, kMaxReasonBytes);
     v.List("num_orders", &orders, kMaxAgentProcesses);
+    v.Bool("takes_logs", &takes_logs);
   }
   bool operator==(const ReportReply&) const = default;
 };
