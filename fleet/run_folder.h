@@ -122,6 +122,8 @@ class RunFolder {
   // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
+  // kRunning until SetStatus().
+  RunStatus status() const { return status_; }
   // `is_final`: a run that was stopped is not to go on by itself.
   void SetStatus(RunStatus status, bool is_final = false);
 

@@ -226,7 +226,7 @@ bool IsOver(fleet::RunStatus status, const StopSignal& stop) {
 }
 
 int Run(RunConfig config, const Commands& commands,
-        const agents::TaskSpec& task, RunFolder folder) {
+        const agents::TaskSpec& task, RunFolder& folder) {
   const std::filesystem::path& path = folder.path();
   // hosts that find an address here read the key at once
   const std::filesystem::path key_file = KeyFileOfStart(config, folder);
@@ -474,12 +474,20 @@ int Launch(const Invocation& invocation, const std::string& given,
   }
   RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
                                      : RunFolder::Resume(resumed, yaml);
-  if (resumed.empty()) KeepRecipe(invocation, recipe, folder);
-  if (config.has_actors()) {
-    folder.SetConfig(
-        KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
+  try {
+    if (resumed.empty()) KeepRecipe(invocation, recipe, folder);
+    if (config.has_actors()) {
+      folder.SetConfig(
+          KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
+    }
+    return Run(std::move(config), invocation.commands, task, folder);
+  } catch (...) {
+    // unless the roles had ended before
+    if (folder.status() == fleet::RunStatus::kRunning) {
+      folder.SetStatus(fleet::RunStatus::kFailed);
+    }
+    throw;
   }
-  return Run(std::move(config), invocation.commands, task, std::move(folder));
 }
 
 struct FleetOptions {
