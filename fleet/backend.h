@@ -42,8 +42,9 @@ class Backend {
   // Whether some host can start the role now.
   virtual bool HasRoom(const RoleSpec& /*spec*/) const { return true; }
   // Starts `options.command` with its output in `options.stdout_file`, as
-  // process number `incarnation` of the role. If the start fails, throws
-  // IoError and leaves no process.
+  // process number `incarnation` of the role. Returns null if no host has room
+  // any more: one may leave after HasRoom(). If the start fails, throws IoError
+  // and leaves no process.
   virtual std::unique_ptr<RoleProcess> Start(const RoleSpec& spec,
                                              uint32_t incarnation,
                                              const ProcessOptions& options) = 0;

@@ -155,7 +155,7 @@ class Membership {
     next_look_ = Now() + kJoinAttempt;
     try {
       return options_.find_launcher().endpoint != launcher_.endpoint;
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       return false;
     }
   }
@@ -174,7 +174,7 @@ class Membership {
                        .processes = {},
                        .logs = {}};
     for (OwnProcess& own : processes_) {
-      const std::string bytes = NewBytesOf(own);
+      const std::string bytes = takes_logs_ ? NewBytesOf(own) : "";
       own.num_in_flight = static_cast<std::streamoff>(bytes.size());
       if (!bytes.empty()) {
         report.logs.push_back({.id = own.id,
@@ -182,7 +182,8 @@ class Membership {
                                .offset = static_cast<uint64_t>(own.num_sent),
                                .bytes = bytes});
       }
-      // the launcher looks into the log once it knows of the end
+      // the launcher looks into the log once it knows of the end; a disk that
+      // stands still costs the rest of the log, and delays no restart
       own.is_end_in_flight = own.status && bytes.empty() && !is_draining_;
       AgentProcess process{.id = own.id, .incarnation = own.incarnation};
       if (own.is_end_in_flight) {
@@ -217,8 +218,10 @@ class Membership {
     if (reply.result != rpc::CallResult::kOk) return std::nullopt;
     const auto answer = rpc::DecodeMessage<ReportReply>(reply.payload);
     answered_at_ = Now();
-    std::erase_if(processes_, [](OwnProcess& own) {
-      own.num_sent += std::exchange(own.num_in_flight, 0);
+    takes_logs_ = answer.takes_logs;
+    std::erase_if(processes_, [this](OwnProcess& own) {
+      const auto num_in_flight = std::exchange(own.num_in_flight, 0);
+      if (takes_logs_) own.num_sent += num_in_flight;
       return own.is_end_in_flight;
     });
     if (is_draining_) return std::nullopt;
@@ -333,6 +336,7 @@ class Membership {
   uint64_t last_order_ = 0;
   bool is_draining_ = false;
   bool is_leaving_ = false;
+  bool takes_logs_ = true;  // the launcher, by its last answer
   // destroyed, and so killed, before the folder goes
   std::vector<OwnProcess> processes_;
 };
@@ -367,7 +371,9 @@ bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop) {
       problem = "no answer from the launcher";
     } catch (const IoError& e) {
       problem = e.what();
-    } catch (const CommError& e) {
+    } catch (const std::exception& e) {
+      // files that a launcher is about to write, or a file system that stalls,
+      // may be whole at the next look
       if (options.is_launcher_fixed) throw;
       problem = e.what();
     }

@@ -20,12 +20,13 @@ struct LauncherAddress {
 
 struct HostAgentOptions {
   // Finds the launcher. Called before each attempt to join, since the run's
-  // next launcher may listen at another address. Throws IoError while there is
-  // no launcher.
+  // next launcher may listen at another address. An IoError says that there is
+  // no launcher yet; so does any exception unless is_launcher_fixed.
   std::function<LauncherAddress()> find_launcher;
-  // Whether the address never changes. If it never does, a launcher that
-  // refuses the key is an error; otherwise the agent takes it for another
-  // process at an old address.
+  // Whether address and key never change. If they never do, a launcher that
+  // refuses the key, and an address that needs one, is an error; otherwise the
+  // agent looks again, since it may have seen another process at an old
+  // address, or files of a run that is about to start.
   bool is_launcher_fixed = true;
   // Whether the run has ended and no launcher will follow. An exception says
   // that it has not.
@@ -59,8 +60,9 @@ struct HostAgentOptions {
 // another address is announced.
 //
 // Returns when the run is over, on a signal, at the end of the lease, or once
-// no launcher was found for join_timeout; false if none was found. Throws
-// CommError if a launcher at a fixed address refuses the key.
+// no launcher was found for join_timeout; false if none was found. With a fixed
+// launcher, throws CommError if it refuses the key, and InvalidArgument if its
+// address needs one.
 //
 // Call it from main(): the processes die with the calling thread.
 bool RunHostAgent(const HostAgentOptions& options, const StopSignal& stop);

@@ -72,8 +72,12 @@ void HostLauncher::Step() {
       try {
         Start(member);
       } catch (const IoError& error) {
-        // a command that has never run is an error in the configuration
-        if (member.num_failures == 0) throw;
+        if (member.num_failures == 0) {
+          throw ConfigError(
+              fmt::format("cluster.ssh_command: the agent of host {} cannot be "
+                          "started: {}",
+                          member.host.name, error.what()));
+        }
         BackOff(member, fmt::format("cannot be started: {}", error.what()));
       }
     }

@@ -39,7 +39,7 @@ class HostLauncher {
   HostLauncher(const HostLauncher&) = delete;
   HostLauncher& operator=(const HostLauncher&) = delete;
 
-  // Starts the commands that are due; does not wait. Throws IoError if a
+  // Starts the commands that are due; does not wait. Throws ConfigError if a
   // command cannot be started for the first time.
   void Step();
 

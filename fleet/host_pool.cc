@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <csignal>
 
-#include "base/error.h"
-
 namespace replicant::fleet {
 namespace {
 
@@ -138,7 +136,7 @@ ReportReply HostPool::Report(const AgentReport& report) {
                  ToSeconds(now - agent.heard_at));
   }
   agent.heard_at = now;
-  KeepLogs(agent, report);
+  const bool takes_logs = KeepLogs(agent, report);
   for (const AgentProcess& process : report.processes) {
     if (!process.has_ended) continue;
     const auto ended = agent.processes.find({process.id, process.incarnation});
@@ -152,11 +150,11 @@ ReportReply HostPool::Report(const AgentReport& report) {
   });
   if (report.is_leaving) {
     Forget(report.agent, "leaves");
-    return {Verdict::kLeave, "the host asked to leave", {}};
+    return {Verdict::kLeave, "the host asked to leave", {}, takes_logs};
   }
   if (dismissed_because_) {
     agent.is_told_to_leave = true;
-    return {Verdict::kLeave, *dismissed_because_, {}};
+    return {Verdict::kLeave, *dismissed_because_, {}, takes_logs};
   }
   if (options_.idle_timeout.count() > 0 && agent.not_needed_since &&
       agent.processes.empty() &&
@@ -164,19 +162,27 @@ ReportReply HostPool::Report(const AgentReport& report) {
     Forget(report.agent, "is not needed");
     return {Verdict::kLeave,
             "the host is not needed: other hosts run all processes of the run",
-            {}};
+            {},
+            takes_logs};
   }
-  return {Verdict::kGoOn, "", agent.orders};
+  return {Verdict::kGoOn, "", agent.orders, takes_logs};
 }
 
-void HostPool::KeepLogs(const Agent& agent, const AgentReport& report) {
+bool HostPool::KeepLogs(const Agent& agent, const AgentReport& report) {
+  if (*num_waiting_bytes_ >= kMaxLogBytes) return false;
   for (const LogChunk& chunk : report.logs) {
     const auto found = agent.processes.find({chunk.id, chunk.incarnation});
     if (found == agent.processes.end() || found->second->log.empty()) continue;
-    static_cast<void>(
-        disk_.Post([file = found->second->log, offset = chunk.offset,
-                    bytes = chunk.bytes] { WriteAt(file, offset, bytes); }));
+    const auto size = static_cast<int64_t>(chunk.bytes.size());
+    *num_waiting_bytes_ += size;
+    static_cast<void>(disk_.Post([file = found->second->log,
+                                  offset = chunk.offset, bytes = chunk.bytes,
+                                  size, num_waiting = num_waiting_bytes_] {
+      WriteAt(file, offset, bytes);
+      *num_waiting -= size;
+    }));
   }
+  return true;
 }
 
 bool HostPool::IsHeard(const Agent& agent) const {
@@ -222,9 +228,7 @@ std::unique_ptr<RoleProcess> HostPool::Start(
     const std::filesystem::path& log) {
   MutexLock lock(mutex_);
   const Agent* const found = FindRoom(id);
-  if (found == nullptr) {
-    throw IoError(fmt::format("no host has room for {}", id.ToString()));
-  }
+  if (found == nullptr) return nullptr;
   Agent& agent = agents_.at(found->id);
   const ProcessKey key = {id, incarnation};
   auto state = std::make_shared<ProcessState>();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -35,9 +36,15 @@ namespace replicant::fleet {
 //   pool.Update();                    // periodically: finds lost hosts
 //   pool.Dismiss("the run is over");
 //
+// While the disk stands still, up to kMaxLogBytes of the hosts' logs wait for
+// it. The hosts keep what comes after these bytes and send it later.
+//
 // Thread-safety: all methods may be called from any thread.
 class HostPool {
  public:
+  // Bytes of logs that may wait for the disk; one report more than that do.
+  static constexpr int64_t kMaxLogBytes = int64_t{64} << 20;
+
   struct Options {
     // Files that every agent receives: configuration, addresses, key, model.
     std::vector<AgentFile> files;
@@ -67,7 +74,7 @@ class HostPool {
   bool HasRoom(const RoleId& id) const EXCLUDES(mutex_);
   // Starts a process of the role on the host with the most room. The agent adds
   // `arguments` to its command; its output is appended to `log`. The process
-  // must not outlive the pool. Throws IoError if no host has room.
+  // must not outlive the pool. Returns null if no host has room.
   std::unique_ptr<RoleProcess> Start(const RoleId& id, uint32_t incarnation,
                                      const std::vector<std::string>& arguments,
                                      const std::filesystem::path& log)
@@ -130,7 +137,9 @@ class HostPool {
   bool IsHeard(const Agent& agent) const;
   void Order(const ProcessState& state, const ProcessKey& key,
              int signal_number) EXCLUDES(mutex_);
-  void KeepLogs(const Agent& agent, const AgentReport& report) REQUIRES(mutex_);
+  // Writes the logs of the report; false, and none is written, while too many
+  // bytes wait for the disk.
+  bool KeepLogs(const Agent& agent, const AgentReport& report) REQUIRES(mutex_);
 
   const Options options_;
   mutable Mutex mutex_;
@@ -138,6 +147,9 @@ class HostPool {
   std::map<std::string, uint64_t> agent_of_host_ GUARDED_BY(mutex_);
   std::map<std::string, Room> rooms_ GUARDED_BY(mutex_);  // by Agent::role
   std::optional<std::string> dismissed_because_ GUARDED_BY(mutex_);
+  // of logs that wait for the disk, whose thread may outlive the pool
+  const std::shared_ptr<std::atomic<int64_t>> num_waiting_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   // writes the logs, so that no disk delays the answers
   DiskQueue disk_;
 };

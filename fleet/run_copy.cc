@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/fs.h"
 #include "fleet/cluster_config.h"
 #include "fleet/run_folder.h"
@@ -116,18 +117,30 @@ bool FetchRun(const std::string& command, const std::filesystem::path& run) {
   const std::filesystem::path folder_path =
       run.has_filename() ? run : run.parent_path();
   const std::filesystem::path marker = folder_path.string() + ".fetching";
-  if (RunFolder::StatusOf(run).has_value() &&
-      !std::filesystem::exists(marker)) {
+  std::optional<FileLock> lock;
+  std::string problem;
+  try {
+    MakeFolders(marker.parent_path());
+    lock.emplace(FileLock::Await(marker.string() + ".lock"));
+  } catch (const IoError& error) {
+    problem = error.what();
+  }
+  // perhaps another launcher has brought it, while this one waited
+  if (!std::filesystem::exists(marker) &&
+      RunFolder::StatusOf(run).has_value()) {
     return true;
   }
   try {
-    MakeFolders(marker.parent_path());
     AtomicWriteFile(marker, "fleet.fetch_command has not brought all of it\n");
   } catch (const IoError& error) {
+    problem = error.what();
+  }
+  if (!problem.empty()) {
     spdlog::warn(
-        "a fetch that is cut short will look like a whole run: {}; hint: give "
-        "a run.dir whose parent can be written",
-        error.what());
+        "a fetch that is cut short may look like a whole run, and a second "
+        "launcher may fetch at the same time: {}; hint: give a run.dir whose "
+        "parent can be written",
+        problem);
   }
   const std::vector<std::string> words = CopyWords(command, run);
   const TemporaryFolder folder("replicant-fetch");

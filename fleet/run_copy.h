@@ -65,7 +65,8 @@ class RunCopy {
 // the folder holds a run. Returns whether it holds one then. Throws IoError
 // with the command's last words if it fails. A folder that an earlier call did
 // not bring back whole is fetched again: the file RUN.fetching beside it says
-// so.
+// so. One process at a time fetches, with a lock on RUN.fetching.lock; the
+// others wait for it.
 bool FetchRun(const std::string& command, const std::filesystem::path& run);
 
 }  // namespace replicant::fleet

@@ -67,7 +67,8 @@ struct FleetRun {
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if it
-// cannot listen at config.metrics_address.
+// cannot listen at config.metrics_address, or start the agent of a host. The
+// folder's state then stays as it is.
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status);
 

@@ -34,6 +34,7 @@ constexpr const char* kNewConfigName = "config.new.yaml";
 constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
 constexpr const char* kReportName = "status.json";
+constexpr const char* kLogsName = "logs";
 // far above config::Document's own limit
 constexpr uint64_t kMaxConfigBytes = 1 << 24;
 
@@ -89,7 +90,6 @@ std::filesystem::path NewFolder(const RunSection& run) {
   return path;
 }
 
-// Whether a folder holds more than the lock.
 // Whether the file is one that FileLock writes: empty, or "HOST/PID".
 bool IsLock(const std::filesystem::path& file) {
   const std::string text = ReadFile(file, /*max_size_bytes=*/4096);
@@ -100,14 +100,34 @@ bool IsLock(const std::filesystem::path& file) {
               std::string::npos);
 }
 
+// Whether Create() makes the file or folder before state.yaml, its last file.
+bool IsMadeBeforeState(const std::filesystem::path& path) {
+  const std::string name = path.filename();
+  if (name == kLogsName) return std::filesystem::is_empty(path);
+  if (name == kConfigName || name == kRunName) return true;
+  for (const char* file : {kConfigName, kRunName, kStateName}) {
+    // a temporary file of AtomicWriteFile()
+    if (name.starts_with(std::string(file) + ".tmp-")) return true;
+  }
+  return false;
+}
+
+// Whether a folder holds more than the lock, and beside a lock more than what a
+// fleet leaves that has died in Create().
 bool IsInUse(const std::filesystem::path& path) {
+  bool has_lock = false;
+  bool has_others = false;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
-    if (entry.path().filename() != kLockName || !IsLock(entry.path())) {
+    if (entry.path().filename() == kLockName && IsLock(entry.path())) {
+      has_lock = true;
+    } else if (IsMadeBeforeState(entry.path())) {
+      has_others = true;
+    } else {
       return true;
     }
   }
-  return false;
+  return has_others && !has_lock;
 }
 
 [[noreturn]] void ThrowNoRun(const std::filesystem::path& path,
@@ -189,6 +209,7 @@ RunFolder RunFolder::Create(const RunSection& run,
     if (!std::filesystem::exists(lock) || !IsLock(lock)) check_new();
     folder.emplace(RunFolder(path));
     check_new();
+    RemoveStaleTemporaries(path);
     AtomicWriteFile(path / kConfigName, resolved_yaml);
     folder->BeginStart(run.name, run.seed);
   });
@@ -306,7 +327,7 @@ void RunFolder::AdoptConfig() {
 }
 
 void RunFolder::BeginStart(const std::string& name, int64_t seed) {
-  MakeFolders(path_ / "logs");
+  MakeFolders(path_ / kLogsName);
   ++num_starts_;
   const std::filesystem::path file = path_ / kRunName;
   std::string text;
@@ -385,7 +406,7 @@ void RunFolder::AwaitDisk(Clock::Duration timeout) {
 void RunFolder::CountLogs() {
   std::error_code error;
   for (const auto& entry :
-       std::filesystem::directory_iterator(path_ / "logs", error)) {
+       std::filesystem::directory_iterator(path_ / kLogsName, error)) {
     // "actor-3.2.log"
     const std::filesystem::path stem = entry.path().stem();
     const std::string number = stem.extension();
@@ -421,7 +442,8 @@ std::filesystem::path RunFolder::KeyFile(const std::filesystem::path& path) {
 
 std::filesystem::path RunFolder::LogFile(const RoleId& id,
                                          uint32_t incarnation) const {
-  return path_ / "logs" / fmt::format("{}.{}.log", id.ToString(), incarnation);
+  return path_ / kLogsName /
+         fmt::format("{}.{}.log", id.ToString(), incarnation);
 }
 
 uint32_t RunFolder::NextIncarnation(const RoleId& id) {

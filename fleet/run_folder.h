@@ -46,8 +46,9 @@ std::string ToString(RunStatus status);
 class RunFolder {
  public:
   // Starts a new run in run.dir, or in runs/NAME-TIMESTAMP below the working
-  // folder (UTC; with -2, -3 ... if it exists). Throws IoError if the folder is
-  // not empty, is in use or cannot be written.
+  // folder (UTC; with -2, -3 ... if it exists). Takes a folder over in which an
+  // earlier call was cut short, so that it has no state.yaml. Throws IoError if
+  // any other folder is not empty, is in use or cannot be written.
   static RunFolder Create(const RunSection& run,
                           const std::string& resolved_yaml);
   // Resumes an earlier run, with the configuration `resolved_yaml` or, if this
@@ -121,6 +122,8 @@ class RunFolder {
   // a new run, or if the previous fleet was killed.
   int64_t num_starts() const { return num_starts_; }
   RunStatus previous_status() const { return previous_status_; }
+  // kRunning until SetStatus().
+  RunStatus status() const { return status_; }
   // `is_final`: a run that was stopped is not to go on by itself.
   void SetStatus(RunStatus status, bool is_final = false);
 

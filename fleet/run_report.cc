@@ -101,6 +101,13 @@ std::string RunReport::ToJson() const {
 
 RunReport RunReport::Read(const std::filesystem::path& run_folder) {
   const std::filesystem::path file = RunFolder::ReportFile(run_folder);
+  if (!std::filesystem::exists(file)) {
+    const auto status = RunFolder::StatusOf(run_folder);
+    throw IoError(fmt::format(
+        "{}: its fleet has written no report yet (status.json); the run's "
+        "status: {}",
+        run_folder.string(), status ? fleet::ToString(*status) : "none"));
+  }
   const std::string text = ReadFile(file, kMaxReportBytes);
   try {
     const json all = json::parse(text);

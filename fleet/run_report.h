@@ -40,7 +40,8 @@ struct RunReport {
   std::vector<HostPool::HostView> hosts;  // joined
 
   std::string ToJson() const;
-  // Throws IoError if the file does not exist or cannot be read.
+  // Throws IoError if the file cannot be read, or does not exist: the message
+  // then has the run's status.
   static RunReport Read(const std::filesystem::path& run_folder);
   // Lines for a terminal; `now` in seconds since 1970.
   std::string Table(double now) const;

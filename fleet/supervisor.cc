@@ -334,6 +334,11 @@ void Supervisor::Start(Member& member) {
     }
     return;
   }
+  if (member.process == nullptr) {
+    // its host has left since HasRoom(): it waits for another one
+    member.phase = RolePhase::kPending;
+    return;
+  }
   member.phase = RolePhase::kStarting;
   spdlog::info("{} starts{}", spec.id.ToString(),
                member.incarnation == 1

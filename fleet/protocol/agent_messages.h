@@ -23,7 +23,9 @@ inline constexpr uint16_t kStopKind = 4;
 inline constexpr uint16_t kScaleKind = 5;
 inline constexpr uint32_t kMaxHostBytes = 256;
 inline constexpr uint32_t kMaxAgentFiles = 10'000;
-inline constexpr uint32_t kMaxAgentFileBytes = 256u << 20;
+// Of all files together: with their paths they fit into one part of a message
+// (SocketOptions::max_part_bytes), which JoinReply is.
+inline constexpr uint32_t kMaxAgentFilesBytes = 240u << 20;
 inline constexpr uint32_t kMaxAgentProcesses = 10'000;
 inline constexpr uint32_t kMaxLogChunkBytes = 1u << 20;
 inline constexpr uint32_t kMaxPathBytes = 1024;
@@ -111,7 +113,7 @@ struct AgentFile {
   void Fields(V& v) {
     v.String("path", &path, kMaxPathBytes);
     v.Check(StaysInside(path), "field 'path' leads out of the agent's folder");
-    v.String("bytes", &bytes, kMaxAgentFileBytes);
+    v.String("bytes", &bytes, kMaxAgentFilesBytes);
   }
   bool operator==(const AgentFile&) const = default;
 };
@@ -171,7 +173,8 @@ struct LogChunk {
 };
 
 // All processes of an agent. An ended process is in every report until one of
-// these reports is answered.
+// these reports is answered, and so are bytes of logs until a supervisor that
+// takes logs has answered.
 struct AgentReport {
   static constexpr std::string_view kName = "supervision.report";
   uint64_t agent = 0;
@@ -229,12 +232,15 @@ struct ReportReply {
   std::string reason;  // one line, as in Heartbeat
   // Orders after the report's `last_order`.
   std::vector<AgentOrder> orders;
+  // False: the report's logs were not kept, and the next report brings none.
+  bool takes_logs = true;
 
   template <class V>
   void Fields(V& v) {
     v.Enum("verdict", &verdict, {"go on", "join again", "leave"});
     v.Line("reason", &reason, kMaxReasonBytes);
     v.List("num_orders", &orders, kMaxAgentProcesses);
+    v.Bool("takes_logs", &takes_logs);
   }
   bool operator==(const ReportReply&) const = default;
 };

@@ -31,7 +31,7 @@ constexpr std::string_view kMessageTable = R"(supervision 5
     u32 num_orders, num_orders x
     (u64 number, u8 kind (0 start, 1 signal), string role, u32 index,
     u32 incarnation, i32 signal, u32 num_arguments, num_arguments x
-    string argument)
+    string argument), bool takes_logs
 4 stop
   request: string who
   reply: no part

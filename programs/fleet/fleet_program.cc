@@ -54,8 +54,6 @@ using fleet::RunFolder;
 // Longest last evaluation after SIGTERM or SIGHUP: a system that ends a service
 // or a container kills it after 30 s or more.
 constexpr double kTerminatedEvaluationS = 10.0;
-// A configuration, or a file of a model.
-constexpr uint64_t kMaxFileForHosts = fleet::kMaxAgentFileBytes;
 
 // Goes back to the newest checkpoint whose parts can all be read: those of the
 // replay's shards, too, which are in the folder if there are any. If there is
@@ -162,32 +160,13 @@ std::filesystem::path KeyFileOfStart(const RunConfig& config,
   return given.empty() ? "" : std::filesystem::absolute(given);
 }
 
-// The files of the run that agents of other hosts need, except its key, which
-// they have.
-std::vector<fleet::AgentFile> FilesForHosts(const RunFolder& folder) {
-  const std::filesystem::path& path = folder.path();
-  std::vector<fleet::AgentFile> files = {
-      {"config.yaml", ReadFile(folder.config_file(), kMaxFileForHosts)}};
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(path)) {
-    const std::string name = entry.path().lexically_relative(path);
-    if (!entry.is_regular_file() ||
-        (name != "addresses.yaml" && name != kRendezvousKeyName &&
-         !name.starts_with("model"))) {
-      continue;
-    }
-    files.push_back({name, ReadFile(entry.path(), kMaxFileForHosts)});
-  }
-  return files;
-}
-
 // How hosts join the run at `endpoint`, and which of them it starts.
 fleet::HostsOfRun HostsOf(const RunConfig& config, const Commands& commands,
                           const std::string& endpoint,
                           const RunFolder& folder) {
   fleet::HostsOfRun hosts{
       .endpoint = endpoint,
-      .pool = {.files = FilesForHosts(folder),
+      .pool = {.files = FilesForHosts(folder.path(), folder.config_file()),
                .timeout = FromSeconds(config.cluster.host_timeout_s),
                .processors_per_process =
                    config.cluster.roles.at("actor").cores},
@@ -225,8 +204,10 @@ bool IsOver(fleet::RunStatus status, const StopSignal& stop) {
 }
 
 int Run(RunConfig config, const Commands& commands,
-        const agents::TaskSpec& task, RunFolder folder) {
+        const agents::TaskSpec& task, RunFolder& folder) {
   const std::filesystem::path& path = folder.path();
+  // hosts that find an address here read the key at once
+  const std::filesystem::path key_file = KeyFileOfStart(config, folder);
   const AnnouncedAddresses announced = AnnounceAddresses(path, &config);
   const StopSignal stop;
   LeaveOutDamaged(
@@ -240,7 +221,7 @@ int Run(RunConfig config, const Commands& commands,
       .run_folder = path,
       .storage_folder = path,
       .config_file = folder.config_file(),
-      .key_file = KeyFileOfStart(config, folder),
+      .key_file = key_file,
       .began_ms = fmt::format("{:.0f}", 1e3 * BeginningOfRun(path))};
   fleet::FleetRun run{.config = config.fleet,
                       .seed = static_cast<uint64_t>(config.run.seed),
@@ -471,12 +452,20 @@ int Launch(const Invocation& invocation, const std::string& given,
   }
   RunFolder folder = resumed.empty() ? RunFolder::Create(config.run, yaml)
                                      : RunFolder::Resume(resumed, yaml);
-  if (resumed.empty()) KeepRecipe(invocation, recipe, folder);
-  if (config.has_actors()) {
-    folder.SetConfig(
-        KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
+  try {
+    if (resumed.empty()) KeepRecipe(invocation, recipe, folder);
+    if (config.has_actors()) {
+      folder.SetConfig(
+          KeepModel(config, invocation.registry.tasks, folder.path(), yaml));
+    }
+    return Run(std::move(config), invocation.commands, task, folder);
+  } catch (...) {
+    // unless the roles had ended before
+    if (folder.status() == fleet::RunStatus::kRunning) {
+      folder.SetStatus(fleet::RunStatus::kFailed);
+    }
+    throw;
   }
-  return Run(std::move(config), invocation.commands, task, std::move(folder));
 }
 
 struct FleetOptions {

@@ -44,7 +44,7 @@ fleet::ScalableRole ScalableActors(const RolePlan& plan,
   };
   actors.keep = [folder,
                  yaml = ReadFile(folder->config_file(),
-                                 fleet::kMaxAgentFileBytes)](int64_t count) {
+                                 fleet::kMaxAgentFilesBytes)](int64_t count) {
     folder->ChangeConfig(config::WithValue(yaml, "actors.count", count));
   };
   return actors;

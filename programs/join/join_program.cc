@@ -225,6 +225,35 @@ std::vector<std::string> JoinedCommand(const fleet::RoleId& id,
   return MakeRole({.request = {.id = id}, .cpus = {}}, plan).command;
 }
 
+std::vector<fleet::AgentFile> FilesForHosts(const fs::path& run,
+                                            const fs::path& config_file) {
+  std::vector<fleet::AgentFile> files;
+  uint64_t num_bytes = 0;
+  const auto add = [&](const std::string& name, const fs::path& file) {
+    num_bytes += fs::file_size(file);
+    if (num_bytes > fleet::kMaxAgentFilesBytes ||
+        files.size() >= fleet::kMaxAgentFiles) {
+      throw ConfigError(fmt::format(
+          "{}: the files that other hosts need, most of them the model's, are "
+          "more than {} MiB, or more than {} files; hint: smaller meshes and "
+          "textures, or cluster.backend local",
+          run.string(), fleet::kMaxAgentFilesBytes >> 20,
+          fleet::kMaxAgentFiles));
+    }
+    files.push_back({name, ReadFile(file, fleet::kMaxAgentFilesBytes)});
+  };
+  add("config.yaml", config_file);
+  for (const auto& entry : fs::recursive_directory_iterator(run)) {
+    const std::string name = entry.path().lexically_relative(run);
+    if (entry.is_regular_file() &&
+        (name == "addresses.yaml" || name == kRendezvousKeyName ||
+         name.starts_with("model"))) {
+      add(name, entry.path());
+    }
+  }
+  return files;
+}
+
 std::vector<fleet::HostLauncher::Host> LaunchedAgents(
     const RunConfig& config, const Commands& commands) {
   const std::string& programs = config.cluster.programs;

@@ -7,6 +7,7 @@
 
 #include "base/config/command_line.h"
 #include "fleet/host_launcher.h"
+#include "fleet/protocol/agent_messages.h"
 #include "fleet/protocol/heartbeat.h"
 #include "programs/run/commands.h"
 #include "programs/run/registry.h"
@@ -47,6 +48,12 @@ std::vector<std::string> JoinedCommand(const fleet::RoleId& id,
                                        const std::filesystem::path& keep,
                                        const Registry& registry,
                                        const Commands& commands);
+
+// The files that agents of other hosts need of the run in `run`, except its
+// key, which they have: `config_file` as config.yaml, the addresses and the
+// model. Throws IoError, and ConfigError if they are more than agents take.
+std::vector<fleet::AgentFile> FilesForHosts(
+    const std::filesystem::path& run, const std::filesystem::path& config_file);
 
 // The agents that the launcher starts under ssh: one for the actors of each
 // host, and one for each shard of the replay. It writes its address and key to

@@ -147,9 +147,16 @@ rpc::ServerOptions ServerOptionsOf(const replay::ReplayConfig& config,
   return options;
 }
 
+// Whether a signal or the supervisor has asked for the end.
+bool IsStopped(const StopSignal& stop,
+               const fleet::HeartbeatSender& heartbeat) {
+  return stop.count() > 0 || heartbeat.StopOrder();
+}
+
+// Restores the shard. Throws as Checkpointer, RestoreStopped once IsStopped().
 std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
-    const replay::ReplayConfig& config, replay::Shard* shard,
-    fleet::HeartbeatSender* heartbeat) {
+    const replay::ReplayConfig& config, const StopSignal& stop,
+    replay::Shard* shard, fleet::HeartbeatSender* heartbeat) {
   if (config.checkpoint_folder.empty()) return nullptr;
   replay::CheckpointOptions options;
   options.folder = config.checkpoint_folder;
@@ -158,8 +165,9 @@ std::unique_ptr<replay::Checkpointer> MakeCheckpointer(
   options.restore_id = static_cast<uint64_t>(config.restore_checkpoint);
   // the supervisor waits for a restore as long as it makes progress
   heartbeat->SetState(fleet::RoleState::kStarting, "restores the replay");
-  options.on_restored_chunk = [heartbeat, num_chunks = 0.0]() mutable {
+  options.on_restored_chunk = [heartbeat, &stop, num_chunks = 0.0]() mutable {
     heartbeat->SetCounter("restored_groups", ++num_chunks);
+    return !IsStopped(stop, *heartbeat);
   };
   auto checkpointer = std::make_unique<replay::Checkpointer>(options, shard);
   const replay::RestoreReport& report = checkpointer->restored();
@@ -219,7 +227,7 @@ void RunUntilStopped(const replay::ReplayConfig& config, const StopSignal& stop,
                      replay::CheckpointSaver* saver, Thread* loop,
                      fleet::HeartbeatSender* heartbeat) {
   replay::ServiceUpkeep upkeep(config, &server, saver);
-  while (stop.count() == 0 && !heartbeat->StopOrder()) {
+  while (!IsStopped(stop, *heartbeat)) {
     if (!loop->IsRunning()) {
       loop->Join();
       throw CommError("replay: the loop that serves has ended");
@@ -260,7 +268,7 @@ int Serve(const RunConfig& run_config, int64_t index) {
       fleet::HeartbeatSenderOptions::FromEnvironment(
           {.id = {"replay", static_cast<uint32_t>(index)}}));
   replay::Shard shard(config.MakeShardConfig(), &Clock::Real());
-  const auto checkpointer = MakeCheckpointer(config, &shard, &heartbeat);
+  const auto checkpointer = MakeCheckpointer(config, stop, &shard, &heartbeat);
   const auto key = rpc::GroupKey::FromFile(KeyFileOf(run_config));
   rpc::ZmqContext context;
   const auto guard = MakeGuard(config, key, context);
@@ -336,8 +344,14 @@ Program ReplayProgram() {
               return PrintStatusOf(*status_endpoint);
             }
             const RunConfig& config = invocation.config();
-            return Serve(config, ParseInteger("--index", *index_text,
-                                              {0, config.replay.shards - 1}));
+            try {
+              return Serve(config, ParseInteger("--index", *index_text,
+                                                {0, config.replay.shards - 1}));
+            } catch (const replay::RestoreStopped& stopped) {
+              // nothing is new, so nothing is to be saved
+              spdlog::info("{}", stopped.what());
+              return 0;
+            }
           },
       .run_without_config =
           [](int argc, const char* const* argv, const Registry& /*registry*/,

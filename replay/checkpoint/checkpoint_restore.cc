@@ -334,9 +334,15 @@ std::vector<std::shared_ptr<StoredChunk>> Checkpointer::ReadChunks(
                    record.writer, record.sequence,
                    /*wants_disk=*/bytes_left > shard_->config().max_bytes);
                bytes_left -= static_cast<int64_t>(record.block.size());
-               options_.on_restored_chunk();
+               CountRestoredChunk();
              });
   return chunks;
+}
+
+void Checkpointer::CountRestoredChunk() const {
+  if (options_.on_restored_chunk()) return;
+  throw RestoreStopped(
+      fmt::format("{}: the restore was stopped", options_.folder.string()));
 }
 
 void Checkpointer::ReplayJournal(uint64_t first_segment) {
@@ -375,7 +381,7 @@ void Checkpointer::ReplayJournal(uint64_t first_segment) {
             }
             locations_[record.serial] = {number, offset};
             ++restored_.journal_chunks;
-            options_.on_restored_chunk();
+            CountRestoredChunk();
           });
       if (left > 0) {
         restored_.problems.push_back(

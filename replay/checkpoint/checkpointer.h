@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file_lock.h"
 #include "base/mutex.h"
 #include "replay/checkpoint/checkpoint_file.h"
@@ -20,6 +21,12 @@
 #include "replay/table/snapshot.h"
 
 namespace replicant::replay {
+
+// CheckpointOptions::on_restored_chunk has ended a restore.
+class RestoreStopped : public Error {
+ public:
+  using Error::Error;
+};
 
 struct CheckpointOptions {
   std::filesystem::path folder;
@@ -32,8 +39,9 @@ struct CheckpointOptions {
   int64_t num_kept = 2;
   // The id of the checkpoint to restore; 0 for the newest of all.
   uint64_t restore_id = 0;
-  // Called for every restored chunk: a large replay takes minutes.
-  std::function<void()> on_restored_chunk = [] {};
+  // Called for every restored chunk: a large replay takes minutes. False ends
+  // the restore.
+  std::function<bool()> on_restored_chunk = [] { return true; };
 };
 
 // Results of the restore in Checkpointer's constructor.
@@ -96,7 +104,8 @@ class Checkpointer {
   // Throws, without changing a file: IoError if the folder cannot be used, is
   // in use by another process, or none of its checkpoints (of restore_id, if
   // given) can be restored; InvalidArgument if its steps differ in shape from
-  // the shard's; and as Shard::Restore().
+  // the shard's; RestoreStopped; and as Shard::Restore(). The shard may hold a
+  // part of the steps after RestoreStopped.
   Checkpointer(const CheckpointOptions& options, Shard* shard);
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
@@ -121,6 +130,8 @@ class Checkpointer {
     uint64_t max_serial = 0;  // of its records
   };
   // In replay/checkpoint/checkpoint_restore.cc.
+  // Throws RestoreStopped if the restore is to end.
+  void CountRestoredChunk() const;
   // Restores the shard; returns whether the folder's layout is out of date.
   // Called by the constructor alone, and so without the mutex: the shard's
   // mutex is taken in here, and comes first once there is a journal.

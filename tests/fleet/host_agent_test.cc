@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -222,6 +223,109 @@ TEST_F(HostAgentTest, AWrongKeyIsNamed) {
   } catch (const CommError& e) {
     EXPECT_THAT(e.what(), HasSubstr("key"));
   }
+}
+
+// Would catch lines of a log that are lost while the launcher's disk stands
+// still, and the end of a process that is told only after that.
+TEST_F(HostAgentTest, KeepsALogThatTheLauncherDoesNotTake) {
+  const std::filesystem::path started = folder_.path() / "started";
+  const std::filesystem::path told = folder_.path() / "told";
+  // a writer waits for its first reader
+  const std::filesystem::path stalled = folder_.path() / "stalled";
+  ASSERT_EQ(::mkfifo(stalled.c_str(), 0600), 0);
+  int reader = -1;
+  const auto exists = [](const std::filesystem::path& file) {
+    return Await([&] { return std::filesystem::exists(file); });
+  };
+  const bool is_good = RunAgent(
+      {"/bin/sh", "-c",
+       "[ $REPLICANT_INCARNATION = 1 ] && echo lost && exit 5; trap 'touch " +
+           told.string() + "' USR1; echo line; touch " + started.string() +
+           "; while true; do sleep 0.05; done"},
+      [&] {
+        // a log of another host fills the queue
+        pool_->Join({.agent = 99,
+                     .host = "other",
+                     .role = "replay",
+                     .processors = 1,
+                     .slots = 1});
+        const RoleId other{"replay", 0};
+        const auto filler = pool_->Start(other, 1, {}, stalled);
+        AgentReport report{.agent = 99};
+        report.logs = {{.id = other,
+                        .incarnation = 1,
+                        .offset = 0,
+                        .bytes = std::string(kMaxLogChunkBytes, 'x')}};
+        while (pool_->Report(report).takes_logs) {
+        }
+        EXPECT_TRUE(Await([&] { return pool_->HasRoom({"actor", 0}); }));
+        const auto first =
+            pool_->Start({"actor", 0}, 1, {}, folder_.path() / "first");
+        EXPECT_TRUE(Await([&] { return first->Poll().has_value(); }));
+        EXPECT_EQ(first->Poll(), (ExitStatus{5, 0}));
+
+        const auto process = pool_->Start({"actor", 0}, 2, {}, log_);
+        EXPECT_TRUE(exists(started));
+        // the second signal answers a report that was made after the line
+        for (int i = 0; i < 2; ++i) {
+          process->Signal(SIGUSR1);
+          EXPECT_TRUE(exists(told));
+          std::filesystem::remove(told);
+        }
+        EXPECT_FALSE(std::filesystem::exists(log_));
+        reader = ::open(stalled.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        EXPECT_TRUE(exists(log_));
+        EXPECT_TRUE(
+            Await([&] { return ReadFile(log_).starts_with("line\n"); }));
+        pool_->Dismiss("done");
+      });
+  EXPECT_TRUE(is_good);
+  StopServing();
+  pool_.reset();
+  ::close(reader);
+}
+
+// Would catch an agent that ends for good since it looked while the launcher
+// was writing its files.
+TEST_F(HostAgentTest, FilesThatAreNotWholeYetAreLookedAtAgain) {
+  const Thread end("end", [&](const Thread::StopToken&) {
+    EXPECT_TRUE(Await([&] { return pool_->HasRoom({"actor", 0}); }));
+    pool_->Dismiss("done");
+  });
+  int num_looks = 0;
+  const HostAgentOptions options{
+      .find_launcher = [&]() -> LauncherAddress {
+        switch (++num_looks) {
+          case 1:
+            throw ConfigError("addresses.yaml: damaged");
+          case 2:
+            // ESTALE of a network file system
+            throw std::filesystem::filesystem_error("exists", {});
+          case 3:
+            // an address without its key
+            return {"tcp://192.0.2.1:7", ""};
+          default:
+            return {endpoint_, key_file_};
+        }
+      },
+      .is_launcher_fixed = false,
+      .make_command = {},
+      .host = "test",
+      .join_timeout = 60s};
+  EXPECT_TRUE(RunHostAgent(options, stop_));
+  EXPECT_GE(num_looks, 4);
+}
+
+TEST_F(HostAgentTest, AFixedAddressWithoutItsKeyIsAnError) {
+  const HostAgentOptions options{
+      .find_launcher =
+          [] {
+            return LauncherAddress{"tcp://192.0.2.1:7", ""};
+          },
+      .make_command = {},
+      .host = "test",
+      .join_timeout = 60s};
+  EXPECT_THROW(RunHostAgent(options, stop_), InvalidArgument);
 }
 
 TEST(TicketTest, HoldsAddressAndKey) {

@@ -1,22 +1,23 @@
 #include "fleet/host_pool.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "base/error.h"
 #include "base/fs.h"
-#include "tests/support/message_of.h"
 
 namespace replicant::fleet {
 namespace {
 
-using replicant::testing::MessageOf;
 using std::chrono::seconds;
 using Verdict = ReportReply::Verdict;
 
@@ -41,8 +42,7 @@ class HostPoolTest : public ::testing::Test {
 
 TEST_F(HostPoolTest, AHostThatJoinsGetsFilesAndProcesses) {
   EXPECT_FALSE(pool_.HasRoom({"actor", 0}));
-  EXPECT_EQ(MessageOf<IoError>([&] { pool_.Start(actor_, 1, {}, ""); }),
-            "no host has room for actor-0");
+  EXPECT_EQ(pool_.Start(actor_, 1, {}, ""), nullptr);
   EXPECT_EQ(Join(1, "a").files, (std::vector<AgentFile>{{"config.yaml", "x"}}));
   ASSERT_TRUE(pool_.HasRoom({"actor", 0}));
   const auto process =
@@ -190,6 +190,41 @@ TEST_F(HostPoolTest, LogsAreWrittenWhereTheyBelong) {
     std::this_thread::yield();
   }
   EXPECT_EQ(ReadFile(log), "one\ntwo\n");
+}
+
+// Would catch a launcher whose memory fills with logs while a disk stands
+// still.
+TEST_F(HostPoolTest, OnlySoManyBytesOfLogsWaitForTheDisk) {
+  // a writer waits for its first reader
+  const auto log = folder_.path() / "log";
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  int reader = -1;
+  {
+    HostPool pool({.files = {}, .clock = &clock_});
+    pool.Join({.agent = 1, .host = "a", .processors = 1, .slots = 1});
+    const auto process = pool.Start(actor_, 1, {}, log);
+    const AgentReport no_logs{.agent = 1};
+    AgentReport report = no_logs;
+    report.logs = {{.id = actor_,
+                    .incarnation = 1,
+                    .offset = 0,
+                    .bytes = std::string(kMaxLogChunkBytes, 'x')}};
+    constexpr int64_t kNumFit = HostPool::kMaxLogBytes / kMaxLogChunkBytes;
+    for (int64_t i = 0; i < kNumFit; ++i) {
+      EXPECT_TRUE(pool.Report(report).takes_logs);
+    }
+    EXPECT_FALSE(pool.Report(report).takes_logs);
+    EXPECT_FALSE(pool.Report(no_logs).takes_logs);
+    reader = ::open(log.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    EXPECT_GE(reader, 0);
+    const auto deadline = std::chrono::steady_clock::now() + seconds(60);
+    while (!pool.Report(no_logs).takes_logs &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(pool.Report(report).takes_logs);
+  }
+  ::close(reader);
 }
 
 TEST_F(HostPoolTest, ARunThatIsOverTellsEveryHost) {

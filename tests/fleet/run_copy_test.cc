@@ -3,8 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
+#include <string>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "fleet/run_folder.h"
@@ -49,7 +54,41 @@ TEST(FetchRunTest, AnEmptyBucketHasNoRun) {
   const TemporaryFolder folder;
   const std::filesystem::path run = folder.path() / "a";
   EXPECT_FALSE(FetchRun("true {run}", run));
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_FALSE(std::filesystem::exists(run));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "a.fetching"));
+}
+
+// Would catch a launcher that writes old files over a run that another one has
+// fetched and goes on with.
+TEST(FetchRunTest, TwoLaunchersFetchOnce) {
+  const TemporaryFolder folder;
+  const std::filesystem::path home = folder.path() / "home";
+  const std::filesystem::path run = folder.path() / "a";
+  const std::filesystem::path calls = folder.path() / "calls";
+  const std::filesystem::path script = folder.path() / "fetch";
+  static_cast<void>(RunFolder::Create({.name = "a", .dir = home}, "{}\n"));
+  AtomicWriteFile(script,
+                  "echo call >> \"$1/calls\"\n"
+                  "until [ -e \"$1/go\" ]; do sleep 0.01; done\n"
+                  "cp -r \"$1/home/.\" \"$2\"\n");
+  const std::string command =
+      "sh " + script.string() + " " + folder.path().string() + " {run}";
+  const auto fetch = [&] { return FetchRun(command, run); };
+  auto first = std::async(std::launch::async, fetch);
+  const auto deadline = Clock::Real().Now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(calls) && Clock::Real().Now() < deadline) {
+    std::this_thread::yield();
+  }
+  std::promise<void> is_about_to;
+  auto second = std::async(std::launch::async, [&] {
+    is_about_to.set_value();
+    return fetch();
+  });
+  is_about_to.get_future().wait();
+  AtomicWriteFile(folder.path() / "go", "");
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+  EXPECT_EQ(ReadFile(calls), "call\n");
 }
 
 }  // namespace

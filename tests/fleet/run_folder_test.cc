@@ -178,6 +178,45 @@ TEST_F(RunFolderTest, RefusesAFolderThatHoldsSomething) {
             "no exception");
 }
 
+// Would catch a run that can be neither started nor resumed, since its fleet
+// was killed, or found no room on the disk, while it made the folder.
+TEST_F(RunFolderTest, AStartThatWasCutShortIsMadeAgain) {
+  const auto fill = [this](const std::string& last) {
+    std::filesystem::remove_all(path_);
+    MakeFolders(path_);
+    std::ofstream(path_ / "lock") << "gone/4711";
+    for (const char* name : {"config.yaml", "run.yaml", "state.yaml"}) {
+      if (name == last) {
+        std::ofstream(path_ / (last + ".tmp-4711-0")) << "cut sh";
+        return;
+      }
+      std::ofstream(path_ / name) << "old";
+      MakeFolders(path_ / "logs");
+    }
+  };
+  for (const char* last : {"config.yaml", "run.yaml", "state.yaml"}) {
+    fill(last);
+    EXPECT_EQ(RunFolder::Create(Config(), "new\n").num_starts(), 1) << last;
+    EXPECT_EQ(File("config.yaml"), "new\n");
+    EXPECT_THAT(File("run.yaml"), StartsWith("name: walker\nseed: 7\n"));
+    EXPECT_EQ(File("state.yaml"), "status: running\nstarts: 1\n");
+  }
+  // other files are somebody's
+  for (const char* other : {"notes.txt", "logs/notes.txt", "state.yaml"}) {
+    fill("state.yaml");
+    std::ofstream(path_ / other) << "mine";
+    EXPECT_THAT(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+                HasSubstr("it is not empty"))
+        << other;
+  }
+  // and so is a configuration where no fleet has been
+  fill("state.yaml");
+  std::filesystem::remove(path_ / "lock");
+  EXPECT_THAT(MessageOf<IoError>([&] { RunFolder::Create(Config(), ""); }),
+              HasSubstr("it is not empty"));
+  EXPECT_EQ(File("config.yaml"), "old");
+}
+
 TEST_F(RunFolderTest, TwoFleetsNeverShareAFolder) {
   std::optional<RunFolder> folder(RunFolder::Create(Config(), "{}\n"));
   EXPECT_EQ(

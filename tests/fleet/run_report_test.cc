@@ -92,8 +92,14 @@ TEST_F(RunReportTest, SaysThatAFleetIsSilent) {
 }
 
 TEST_F(RunReportTest, NamesAFileThatIsMissingOrBroken) {
-  EXPECT_THAT(MessageOf([&] { RunReport::Read(folder_.path()); }),
-              HasSubstr("status.json"));
+  const std::string no_report =
+      folder_.path().string() +
+      ": its fleet has written no report yet (status.json); the run's status: ";
+  EXPECT_EQ(MessageOf<IoError>([&] { RunReport::Read(folder_.path()); }),
+            no_report + "none");
+  AtomicWriteFile(folder_.path() / "state.yaml", "status: failed\n");
+  EXPECT_EQ(MessageOf<IoError>([&] { RunReport::Read(folder_.path()); }),
+            no_report + "failed");
   AtomicWriteFile(RunFolder::ReportFile(folder_.path()), "{\"status\": 3");
   EXPECT_THAT(MessageOf([&] { RunReport::Read(folder_.path()); }),
               HasSubstr("status.json: "));

@@ -37,6 +37,7 @@ class FakeBackend : public Backend {
                                      const ProcessOptions& options) override {
     const std::string name = spec.id.ToString();
     if (!start_error.empty()) throw IoError(start_error);
+    if (spec.is_remote && std::exchange(loses_room, false)) return nullptr;
     auto state = std::make_shared<State>();
     states[name] = state;
     last_options[name] = options;
@@ -52,6 +53,7 @@ class FakeBackend : public Backend {
   std::vector<std::string> events;
   std::string start_error;
   bool has_room = true;
+  bool loses_room = false;  // before the next start of a remote role
 
  private:
   class FakeProcess : public RoleProcess {

@@ -212,5 +212,28 @@ TEST_F(SupervisorGroupTest, AGroupWaitsForTheHostsOfItsMembers) {
   EXPECT_EQ(PlaceOf("worker-2"), "2/3");
 }
 
+// Would catch a run that fails, or a learner that waits in vain, since a host
+// left between the look for room and the start.
+TEST_F(SupervisorGroupTest, AGroupStartsAgainWithoutAHostThatLeftTooEarly) {
+  std::vector<RoleSpec> specs = GroupSpecs(/*min_size=*/3);
+  specs[2].is_remote = true;
+  backend_.loses_room = true;
+  Make(std::move(specs));
+  supervisor_->Step();
+  EXPECT_THAT(backend_.TakeEvents(),
+              ElementsAre("start learner-0", "start worker-1"));
+  supervisor_->Step();
+  EXPECT_THAT(backend_.TakeEvents(),
+              ElementsAre("kill learner-0", "kill worker-1"));
+  supervisor_->Step();
+  EXPECT_THAT(
+      backend_.TakeEvents(),
+      ElementsAre("start learner-0", "start worker-1", "start worker-2"));
+  EXPECT_FALSE(supervisor_->IsStopping());
+  for (const auto& role : supervisor_->Roles()) {
+    EXPECT_EQ(role.num_failures, 0) << role.id.ToString();
+  }
+}
+
 }  // namespace
 }  // namespace replicant::fleet

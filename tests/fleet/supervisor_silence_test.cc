@@ -112,6 +112,27 @@ TEST_F(SupervisorTest, AnElasticRoleWaitsForAHostAndOutlivesIt) {
   EXPECT_EQ(supervisor_->Roles()[2].incarnation, 2u);
 }
 
+// Would catch a run that fails since a host left between the look for room and
+// the start.
+TEST_F(SupervisorTest, ARoleWaitsWhoseHostLeavesBeforeItsStart) {
+  auto specs = Specs();
+  specs[2].is_remote = specs[2].is_elastic = true;
+  Make(specs);
+  for (const RoleId& id : {kReplay, kLearner}) {
+    supervisor_->Step();
+    Beat(id);
+  }
+  backend_.loses_room = true;
+  backend_.TakeEvents();
+  supervisor_->Step();
+  EXPECT_FALSE(supervisor_->IsStopping());
+  EXPECT_EQ(PhaseOf(kActor), RolePhase::kPending);
+  EXPECT_EQ(supervisor_->Roles()[2].num_failures, 0);
+  EXPECT_THAT(backend_.TakeEvents(), IsEmpty());
+  supervisor_->Step();
+  EXPECT_THAT(backend_.TakeEvents(), ElementsAre("start actor-0"));
+}
+
 // Would catch a supervisor that kills what it cannot hear.
 TEST_F(SupervisorTest, ASilentHostIsNoSilenceOfItsRoles) {
   auto specs = Specs();

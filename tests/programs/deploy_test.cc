@@ -350,6 +350,42 @@ TEST_F(DeployTest, SkypilotGetsAJobGroupWhoseLearnerIsPrimary) {
   EXPECT_EQ(status.st_mode & 07777, 0600u);
 }
 
+TEST_F(DeployTest, HostsGetTheFilesThatTheyNeed) {
+  const fs::path run = parent_.path();
+  MakeFolders(run / "model");
+  MakeFolders(run / "checkpoints");
+  for (const char* name :
+       {"config.yaml", "config.new.yaml", "addresses.yaml", "rendezvous.key",
+        "run.key", "model/model.xml", "checkpoints/model"}) {
+    AtomicWriteFile(run / name, name);
+  }
+  EXPECT_THAT(FilesForHosts(run, run / "config.new.yaml"),
+              ::testing::UnorderedElementsAre(
+                  fleet::AgentFile{"config.yaml", "config.new.yaml"},
+                  fleet::AgentFile{"addresses.yaml", "addresses.yaml"},
+                  fleet::AgentFile{"rendezvous.key", "rendezvous.key"},
+                  fleet::AgentFile{"model/model.xml", "model/model.xml"}));
+}
+
+// Would catch hosts that wait for ever: a message of more bytes ends their
+// connection.
+TEST_F(DeployTest, FilesThatAreTooLargeTogetherAreRefused) {
+  const fs::path run = parent_.path();
+  MakeFolders(run / "model");
+  AtomicWriteFile(run / "config.yaml", "");
+  for (const char* name : {"a.bin", "b.bin"}) {
+    AtomicWriteFile(run / "model" / name, "");
+    // a hole, of which the first one is read
+    fs::resize_file(run / "model" / name, fleet::kMaxAgentFilesBytes / 2 + 1);
+  }
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] { FilesForHosts(run, run / "config.yaml"); }),
+      run.string() +
+          ": the files that other hosts need, most of them the model's, "
+          "are more than 240 MiB, or more than 10000 files; hint: "
+          "smaller meshes and textures, or cluster.backend local");
+}
+
 // Would catch a replay that wants the learner's files on its own host.
 TEST_F(DeployTest, AReplayThatJoinsNeedsTheSizeOfAStepOnly) {
   const fs::path files = parent_.path();

@@ -79,6 +79,36 @@ TEST_F(TrainingMistakesTest, ACommandStandsAlone) {
   }
 }
 
+// What shows once there is a folder is a mistake all the same.
+TEST_F(TrainingMistakesTest, AnAgentThatCannotBeStartedEndsTheRun) {
+  const CommandResult result =
+      RunFleet({"cluster={backend: ssh, address: 127.0.0.1, hosts: [{name: "
+                "h1}], ssh_command: \"/no/such {host} {command}\"}"});
+  EXPECT_EQ(result.status.code, kExitConfig);
+  EXPECT_THAT(result.output,
+              HasSubstr("cluster.ssh_command: the agent of host h1 cannot be "
+                        "started: execute: /no/such: "));
+  EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
+  const CommandResult status =
+      RunCommand({.command = {REPLICANT_FLEET, "--status", run_.string()}},
+                 std::chrono::minutes(1));
+  EXPECT_THAT(status.output,
+              HasSubstr(": its fleet has written no report yet (status.json); "
+                        "the run's status: failed\n"));
+
+  // Would catch hosts that find an address, and no key: no address can be
+  // written.
+  std::filesystem::remove(run_ / "run.key");
+  std::filesystem::remove(run_ / "addresses.yaml");
+  std::filesystem::create_directories(run_ / "addresses.yaml" / "full");
+  const CommandResult resumed =
+      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string()}},
+                 std::chrono::minutes(1));
+  EXPECT_EQ(resumed.status.code, 1);
+  EXPECT_THAT(resumed.output, HasSubstr("addresses.yaml"));
+  EXPECT_TRUE(std::filesystem::exists(run_ / "run.key"));
+}
+
 // A file that may not grow is what a full disk looks like to its writer.
 // The run trains through it, ends at its limit once, and says what is missing.
 TEST_F(TrainingMistakesTest, ADiskThatFillsUpCostsTheLastCheckpoint) {

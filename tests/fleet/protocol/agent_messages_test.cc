@@ -57,7 +57,8 @@ TEST(AgentMessagesTest, EveryMessageComesBackAsItWas) {
                                       .id = {"actor", 3},
                                       .incarnation = 2,
                                       .signal = 15,
-                                      .arguments = {"--set", "a=b c"}}}};
+                                      .arguments = {"--set", "a=b c"}}},
+                          .takes_logs = false};
   EXPECT_EQ(rpc::DecodeMessage<ReportReply>(rpc::EncodeMessage(reply)), reply);
 }
 

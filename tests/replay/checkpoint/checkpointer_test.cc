@@ -112,9 +112,45 @@ TEST(CheckpointerTest, CountsTheChunksThatItRestores) {
   int num_chunks = 0;
   const Checkpointer restored({.folder = folder.path(),
                                .durability = Durability::kJournal,
-                               .on_restored_chunk = [&] { ++num_chunks; }},
+                               .on_restored_chunk =
+                                   [&] {
+                                     ++num_chunks;
+                                     return true;
+                                   }},
                               &shard);
   EXPECT_EQ(num_chunks, 20);
+}
+
+// Would catch a replay that is killed since it hears of its end only after the
+// restore, and a checkpoint that counts as damaged because of that.
+TEST(CheckpointerTest, ARestoreThatIsStoppedChangesNoFile) {
+  const TemporaryFolder folder;
+  {
+    ShardInFolder saved(folder.path(), Durability::kJournal);
+    for (uint64_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(saved.Insert(i), InsertResult::kInserted);
+      if (i == 12) saved.checkpointer.Save();
+    }
+  }
+  // among the chunks of the checkpoint, and among those of the journal
+  for (const int last : {5, 15}) {
+    FakeClock clock;
+    Shard shard(Config(), &clock);
+    int num_chunks = 0;
+    EXPECT_EQ(MessageOf<RestoreStopped>([&] {
+                const Checkpointer restored(
+                    {.folder = folder.path(),
+                     .durability = Durability::kJournal,
+                     .on_restored_chunk = [&] { return ++num_chunks < last; }},
+                    &shard);
+              }),
+              folder.path().string() + ": the restore was stopped");
+    EXPECT_EQ(num_chunks, last);
+  }
+  const ShardInFolder restored(folder.path(), Durability::kJournal);
+  EXPECT_EQ(restored.checkpointer.restored().number, 1u);
+  EXPECT_EQ(restored.checkpointer.restored().journal_chunks, 8);
+  EXPECT_THAT(restored.checkpointer.restored().problems, ::testing::IsEmpty());
 }
 
 TEST(CheckpointerTest, AnOpenEpisodeGoesOnAfterARestart) {
