@@ -417,6 +417,20 @@ std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder) {
   return fleet::RunFolder::KeyFile(run_folder);
 }
 
+RunConfig ReplayOfRun(const std::filesystem::path& run_folder) {
+  // not finished: the other sections stay unread
+  config::Reader reader(
+      config::Document::FromFile(fleet::RunFolder::ConfigFile(run_folder)));
+  RunConfig c;
+  reader.Section("run", &c.run, "the run");
+  reader.Section("replay", &c.replay, "its replay");
+  reader.Section("cluster", &c.cluster, "its hosts");
+  UseAddressesOfHosts(reader, &c);
+  c.run.dir = run_folder;
+  ResolveAddresses(run_folder, &c);
+  return c;
+}
+
 rpc::CurveRole ReplayClientRole(const RunConfig& config) {
   const auto key = rpc::GroupKey::FromFile(KeyFileOf(config));
   if (config.replay.key_file.empty()) return key.client_role();
