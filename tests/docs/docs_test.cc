@@ -15,11 +15,17 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/inference_protocol.h"
 #include "base/check.h"
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "engine/runtime/parameters.h"
+#include "fleet/protocol/heartbeat.h"
 #include "programs/run/run_config.h"
+#include "replay/format/protocol.h"
+#include "replicator/comm/liveness_messages.h"
+#include "replicator/parameter_server/parameter_protocol.h"
 
 namespace replicant::programs {
 namespace {
@@ -247,6 +253,19 @@ TEST(DocsTest, EveryRelativeLinkLeadsToAFileAndAHeading) {
       }
     }
   }
+}
+
+TEST(DocsTest, TheVersionsOfTheProtocolsAreCurrent) {
+  EXPECT_THAT(
+      ReadFile(kRoot / "VERSIONING.md"),
+      HasSubstr(fmt::format(
+          "| replay, supervision, inference, parameters, parameter server, "
+          "liveness | {}, {}, {}, {}, {}, {}, with a hash",
+          replay::ReplayProtocol().version,
+          fleet::SupervisionProtocol().version,
+          actors::InferenceProtocol().version, runtime::kParameterVersion,
+          replicator::ParameterServerProtocol().version,
+          comm::LivenessProtocol().version)));
 }
 
 TEST(DocsTest, EveryPageIsInTheTableOfContents) {
