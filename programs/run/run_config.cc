@@ -253,8 +253,7 @@ agents::LearningSpec RunConfig::SpecOf(
           .has_prior = !replay.prior_folder.empty()};
 }
 
-config::Loaded<RunConfig> LoadRunConfig(config::Document document,
-                                        const Registry& registry) {
+void MakePathsAbsolute(config::Document& document, const Registry& registry) {
   env::TaskConfig::MakePathsAbsolute(document);
   for (const char* const key :
        {"replay.prior.folder", "images.train", "images.evaluation"}) {
@@ -265,6 +264,11 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
       config::MakeAbsolute(document, workload->section + "." + key);
     }
   }
+}
+
+config::Loaded<RunConfig> LoadRunConfig(config::Document document,
+                                        const Registry& registry) {
+  MakePathsAbsolute(document, registry);
   return config::LoadBy<RunConfig>(std::move(document),
                                    [&registry](config::Reader& reader) {
                                      return RunConfig::Read(reader, registry);

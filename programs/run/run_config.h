@@ -68,6 +68,9 @@ struct RunConfig {
   agents::LearningSpec SpecOf(const agents::TaskSpec& task_spec) const;
 };
 
+// Makes relative paths of models and data absolute, as config::MakeAbsolute()
+// does. LoadRunConfig() does this first.
+void MakePathsAbsolute(config::Document& document, const Registry& registry);
 // Throws ConfigError that lists every problem.
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry);
