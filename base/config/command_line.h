@@ -27,7 +27,7 @@ namespace replicant::config {
 //         std::fputs(arguments.text_to_print.c_str(), stdout);
 //         return 0;
 //       }
-//       const auto [run, resolved_yaml] = config::Load<RunConfig>(
+//       const auto loaded = config::Load<RunConfig>(
 //           config::Document::FromFile(arguments.config_file,
 //                                      arguments.overrides));
 //

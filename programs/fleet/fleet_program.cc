@@ -407,10 +407,11 @@ agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
 }
 
 // Keeps the configuration without the changes by --set, for a report that names
-// them. A recipe that cannot be read without them is none.
+// them. A recipe that cannot be read without them is none, nor is a pipe, which
+// can be read only once.
 void KeepRecipe(const Invocation& invocation, const std::string& file,
                 const RunFolder& folder) {
-  if (file.empty()) return;
+  if (!std::filesystem::is_regular_file(file)) return;
   try {
     const auto recipe =
         LoadRunConfig(config::Document::FromFile(file), invocation.registry);

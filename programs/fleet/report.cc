@@ -24,8 +24,8 @@ std::string FindPython() {
   const char* const given = std::getenv("REPLICANT_PYTHON");
   const std::string python = given == nullptr ? "python3" : given;
   const char* const hint =
-      "hint: pip install 'replicant[report]', or let REPLICANT_PYTHON name the "
-      "Python that has it";
+      "hint: pip install \"WHEEL[report]\" with the wheel that scripts/wheel "
+      "builds, or let REPLICANT_PYTHON name the Python that has it";
   try {
     const CommandResult result = replicant::RunCommand(
         {.command =

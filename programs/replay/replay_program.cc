@@ -80,23 +80,7 @@ std::vector<Service> FindServices(const std::string& given) {
         "--status {}: the run has ended ({}), and its replay with it", given,
         fleet::ToString(*status)));
   }
-  const auto document =
-      config::Document::FromFile(fleet::RunFolder::ConfigFile(run));
-  const auto find = [&document](const char* section_name, const char* key,
-                                const char* otherwise) -> std::string {
-    const config::Node::Entry* section = document.root().Find(section_name);
-    const config::Node::Entry* entry =
-        section == nullptr ? nullptr : section->value.Find(key);
-    return entry == nullptr ? otherwise : entry->value.text;
-  };
-  RunConfig config;
-  config.run.dir = run;
-  config.run.key_file = find("run", "key_file", "auto");
-  config.replay.key_file = find("replay", "key_file", "");
-  config.replay.bind = find("replay", "bind", "auto");
-  config.replay.shards = ParseInteger(
-      "replay.shards", find("replay", "shards", "1"), {1, replay::kMaxShards});
-  ResolveAddresses(run, &config);
+  const RunConfig config = ReplayOfRun(run);
   std::vector<Service> services;
   for (const std::string& endpoint : config.replay.Endpoints()) {
     services.push_back({endpoint, ReplayClientRole(config)});

@@ -253,8 +253,7 @@ agents::LearningSpec RunConfig::SpecOf(
           .has_prior = !replay.prior_folder.empty()};
 }
 
-config::Loaded<RunConfig> LoadRunConfig(config::Document document,
-                                        const Registry& registry) {
+void MakePathsAbsolute(config::Document& document, const Registry& registry) {
   env::TaskConfig::MakePathsAbsolute(document);
   for (const char* const key :
        {"replay.prior.folder", "images.train", "images.evaluation"}) {
@@ -265,6 +264,11 @@ config::Loaded<RunConfig> LoadRunConfig(config::Document document,
       config::MakeAbsolute(document, workload->section + "." + key);
     }
   }
+}
+
+config::Loaded<RunConfig> LoadRunConfig(config::Document document,
+                                        const Registry& registry) {
+  MakePathsAbsolute(document, registry);
   return config::LoadBy<RunConfig>(std::move(document),
                                    [&registry](config::Reader& reader) {
                                      return RunConfig::Read(reader, registry);
@@ -415,6 +419,20 @@ std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder) {
       "run.key_file");
   if (given && *given != "auto") return *given;
   return fleet::RunFolder::KeyFile(run_folder);
+}
+
+RunConfig ReplayOfRun(const std::filesystem::path& run_folder) {
+  // not finished: the other sections stay unread
+  config::Reader reader(
+      config::Document::FromFile(fleet::RunFolder::ConfigFile(run_folder)));
+  RunConfig c;
+  reader.Section("run", &c.run, "the run");
+  reader.Section("replay", &c.replay, "its replay");
+  reader.Section("cluster", &c.cluster, "its hosts");
+  UseAddressesOfHosts(reader, &c);
+  c.run.dir = run_folder;
+  ResolveAddresses(run_folder, &c);
+  return c;
 }
 
 rpc::CurveRole ReplayClientRole(const RunConfig& config) {

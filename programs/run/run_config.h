@@ -68,6 +68,9 @@ struct RunConfig {
   agents::LearningSpec SpecOf(const agents::TaskSpec& task_spec) const;
 };
 
+// Makes relative paths of models and data absolute, as config::MakeAbsolute()
+// does. LoadRunConfig() does this first.
+void MakePathsAbsolute(config::Document& document, const Registry& registry);
 // Throws ConfigError that lists every problem.
 config::Loaded<RunConfig> LoadRunConfig(config::Document document,
                                         const Registry& registry);
@@ -131,6 +134,12 @@ std::filesystem::path KeyFileOf(const RunConfig& config);
 // The same of the run in this folder, by its config.yaml. Throws what
 // config::Document::FromFile() throws.
 std::filesystem::path KeyFileOfRun(const std::filesystem::path& run_folder);
+// What a client of the replay of the run in this folder needs: the sections
+// run, replay and cluster of its config.yaml, with addresses resolved. The
+// other sections are defaults, so that a program can reach the replay of a run
+// whose task or workload it does not know. Throws what
+// config::Document::FromFile() and ResolveAddresses() throw.
+RunConfig ReplayOfRun(const std::filesystem::path& run_folder);
 // CURVE settings of the run's clients for its replay: the run's key pair, and
 // the replay's public key if it has its own key. Throws IoError if a key file
 // cannot be read, and ConfigError if only the replay has keys.

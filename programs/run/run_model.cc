@@ -21,17 +21,41 @@ std::filesystem::path PathWithin(const std::filesystem::path& path,
   return relative;
 }
 
-// Copies the model into `folder` and compiles both. Removes the copy and throws
-// ConfigError if they differ.
-std::filesystem::path CopyEqualModel(const env::TaskDefinition& task,
-                                     const std::filesystem::path& model,
-                                     const std::filesystem::path& folder) {
-  const env::MjModelPtr original = env::LoadModel(task, {.mjcf = model});
+// The name of the first difference between `original` and the compiled copy; ""
+// if there is none. Throws IoError if the copy does not load.
+std::string DifferenceOf(const std::filesystem::path& copy,
+                         const env::TaskDefinition& task,
+                         const mjModel& original) {
+  return env::FirstDifference(original, *env::LoadModel(task, {.mjcf = copy}));
+}
+
+// The copy that CopyMjcf() has put into `folder`, if it is still `original`;
+// empty if it is not.
+std::filesystem::path FindEqualCopy(const std::filesystem::path& folder,
+                                    const env::TaskDefinition& task,
+                                    const mjModel& original) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    try {
+      if (DifferenceOf(entry.path(), task, original).empty()) return entry;
+    } catch (const Error&) {
+      // half a copy, or a model of another task
+    }
+  }
+  return {};
+}
+
+// Copies the model into `folder`. Removes the copy and throws ConfigError if it
+// is not `original`.
+std::filesystem::path CopyEqualModel(const std::filesystem::path& model,
+                                     const std::filesystem::path& folder,
+                                     const env::TaskDefinition& task,
+                                     const mjModel& original) {
   std::string problem;
   try {
     std::filesystem::path copy = env::CopyMjcf(model, folder);
-    const std::string difference =
-        env::FirstDifference(*original, *env::LoadModel(task, {.mjcf = copy}));
+    const std::string difference = DifferenceOf(copy, task, original);
     if (difference.empty()) return copy;
     problem = fmt::format("its {} differs", difference);
   } catch (const IoError& error) {
@@ -64,13 +88,15 @@ std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
   // where another host, or another place of the folder, has it too
   const std::filesystem::path kept = PathWithin(model, run_folder);
   if (!kept.empty()) return in_yaml(kept);
-  std::string name = "model";
-  for (int i = 2; std::filesystem::exists(run_folder / name); ++i) {
-    name = fmt::format("model-{}", i);
+  const env::MjModelPtr original = env::LoadModel(task, {.mjcf = model});
+  std::filesystem::path folder = run_folder / "model";
+  for (int i = 2; std::filesystem::exists(folder); ++i) {
+    const std::filesystem::path copy = FindEqualCopy(folder, task, *original);
+    if (!copy.empty()) return in_yaml(copy.lexically_relative(run_folder));
+    folder = run_folder / fmt::format("model-{}", i);
   }
-  const std::filesystem::path folder = run_folder / name;
-  const std::filesystem::path copy = CopyEqualModel(task, model, folder);
-  return in_yaml(copy.lexically_relative(run_folder));
+  return in_yaml(CopyEqualModel(model, folder, task, *original)
+                     .lexically_relative(run_folder));
 }
 
 }  // namespace replicant::programs

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -36,13 +37,23 @@ double UniformFrom(std::mt19937_64& random) {
   return (static_cast<double>(random() >> 11) + 0.5) * 0x1p-53;
 }
 
-// "agent.tau=0.0123": four digits are enough for a search.
+// "agent.tau=0.0123": four digits are enough for a search. "a.b=12345" of whole
+// numbers: each one k has the numbers from k to k + 1.
 std::string DrawFrom(const SweepConfig::Draw& draw, std::mt19937_64& random) {
   const double u = UniformFrom(random);
+  const double end = draw.is_integer ? draw.high + 1.0 : draw.high;
   const double value = draw.scale == SweepConfig::Scale::kLog
-                           ? draw.low * std::pow(draw.high / draw.low, u)
-                           : draw.low + (draw.high - draw.low) * u;
-  return fmt::format("{}={:.4g}", draw.key, value);
+                           ? draw.low * std::pow(end / draw.low, u)
+                           : draw.low + (end - draw.low) * u;
+  if (!draw.is_integer) return fmt::format("{}={:.4g}", draw.key, value);
+  // rounding may reach the end
+  const double whole = std::clamp(std::floor(value), draw.low, draw.high);
+  return fmt::format("{}={}", draw.key, static_cast<int64_t>(whole));
+}
+
+// Whether it and the next one are exact as a double.
+bool IsWhole(double number) {
+  return std::floor(number) == number && std::abs(number) < 0x1p53;
 }
 
 // "a.b" of "a.b=c".
@@ -96,6 +107,8 @@ SweepConfig::Draw SweepConfig::Draw::Read(config::Reader& reader) {
   reader.Field("scale", &c.scale,
                {{"linear", Scale::kLinear}, {"log", Scale::kLog}},
                "distribution between the two");
+  reader.Field("integer", &c.is_integer,
+               "whether the values are whole numbers, low and high included");
   if (c.key.empty()) reader.Error("key", "is empty; want a key");
   CheckKey(c.key, "key", &reader);
   if (c.low >= c.high) {
@@ -105,6 +118,12 @@ SweepConfig::Draw SweepConfig::Draw::Read(config::Reader& reader) {
   if (c.scale == Scale::kLog && c.low <= 0.0) {
     reader.Error("low",
                  fmt::format("is {}; scale log wants more than 0", c.low));
+  }
+  if (c.is_integer && !(IsWhole(c.low) && IsWhole(c.high))) {
+    reader.Error("integer",
+                 fmt::format("true from low {} to high {}; want whole numbers "
+                             "below 2^53",
+                             c.low, c.high));
   }
   return c;
 }

@@ -33,6 +33,7 @@ struct SweepConfig {
     double low = 0.0;
     double high = 1.0;
     Scale scale = Scale::kLinear;
+    bool is_integer = false;  // whole numbers, both bounds included
 
     static Draw Read(config::Reader& reader);
   };

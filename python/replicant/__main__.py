@@ -90,16 +90,13 @@ def _run(words: list[str]) -> int:
 
         # a fork, before there are threads
         _group_guard.start()
-    from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
+    from replicant._libraries import load_program, suite_folder
 
     try:
-        load_onednn()
+        program = load_program()
     except ImportError as error:
         print(f"{words[0]}: {error}", file=sys.stderr)
         return 1
-    with mujoco_if_any():
-        from replicant import _program
-
     _process.use_ffmpeg_of_package()
     os.environ.setdefault("REPLICANT_SUITE_MODELS", suite_folder())
     os.environ.setdefault("REPLICANT_RECIPES", str(_recipes.FOLDER))
@@ -117,7 +114,7 @@ def _run(words: list[str]) -> int:
 
     # the roles of a fleet import what this process can
     os.environ |= _process.environment()
-    return _program.run(["replicant", *words], _process.python("replicant"),
+    return program.run(["replicant", *words], _process.python("replicant"),
                         _make_env.TASK, make_adapter)
 
 

@@ -16,12 +16,14 @@ import math
 import os
 import pathlib
 import platform
+import re
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
-from replicant import _make_env, _recipes, _run_files, _train
+from replicant import _config, _make_env, _recipes, _run_files, _train
 from replicant.errors import Error, IoError
 
 _SETTLE_S = 2.0  # from the first update; the queues fill
@@ -220,19 +222,44 @@ def _search(trials: Trials, deadline: float):
             return
 
 
-def _write(file: pathlib.Path, best: Trial, config: pathlib.Path, settings: dict[str, str],
-           machine: str):
-    """A configuration with `settings`, keys and values as YAML, and the keys of the best trial."""
+# the same as text, a number or a bool
+_PLAIN = re.compile(r"true|false|[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf")
+
+
+def _flow(value) -> str:
+    """A value of _config.read() as YAML of one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(name)}: {_flow(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    if value is None:
+        return "null"
+    return value if _PLAIN.fullmatch(value) else _train.yaml_of(value, value)
+
+
+def _block(section: dict, resolved: dict[str, str], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """The lines of a section. Only `resolved` says whether `null` is no value or a text."""
+    for name, value in sorted(section.items()):
+        line = f"{'  ' * len(path)}{name if name.isidentifier() else _train.yaml_of(name, name)}:"
+        if isinstance(value, dict) and value:
+            yield line
+            yield from _block(value, resolved, (*path, name))
+        elif value is None:
+            yield f"{line} {resolved.get('.'.join((*path, name)), 'null')}"
+        else:
+            yield f"{line} {_flow(value)}"
+
+
+def _write(file: pathlib.Path, best: Trial, config: pathlib.Path, settings: list[str],
+           resolved: dict[str, str], machine: str):
+    """A configuration with `settings`, as --set takes them, and the keys of the best trial.
+    `resolved` is the configuration of a trial."""
+    settings = settings + [f"{key}={value}" for key, value in best.keys.items()]
+    section = _config.part(_config.read(config, settings),
+                           [setting.partition("=")[0] for setting in settings])
     lines = [f"# replicant benchmark, {datetime.date.today()}: {best.updates:.4g} updates/s",
-             f"# on {machine}", f"base: {_train.yaml_of(os.path.abspath(config), 'base')}"]
-    path: list[str] = []
-    for key, value in sorted((settings | best.keys).items()):
-        *parents, name = key.split(".")
-        for depth, parent in enumerate(parents):
-            if path[:depth + 1] != parents[:depth + 1]:
-                lines.append(f"{'  ' * depth}{parent}:")
-                path = parents[:depth + 1]
-        lines.append(f"{'  ' * len(parents)}{name}: {value}")
+             f"# on {machine}", f"base: {_flow(os.path.abspath(config))}",
+             *_block(section, resolved)]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -275,9 +302,8 @@ def _benchmark(options):
         raise Error(f"no update within {_LONGEST_START_S:.0f} s; limit: {best.limit}")
     if resolved["learner.workload"] == "d4pg" and not make_env:
         _print_environments(resolved, options.seconds / 100.0)
-    texts = {key: _train.yaml_of(value, key) for key, value in settings.items()}
-    texts |= {key: value for key, _, value in (pair.partition("=") for pair in options.set)}
-    _write(options.to, best, config, texts, machine)
+    given = [f"{key}={_train.yaml_of(value, key)}" for key, value in settings.items()]
+    _write(options.to, best, config, given + options.set, resolved, machine)
     keys = " ".join(f"--set {key}={value}" for key, value in best.keys.items())
     limit = best.limit.partition(" (")[0]
     print(f"\nfastest             {best.updates:.4g} updates/s; limit {limit}\n"

@@ -87,6 +87,15 @@ def load_onednn():
                           "libgomp1") from None
 
 
+def load_program():
+    """The module replicant._program, which holds the programs of a run. ImportError without
+    oneDNN."""
+    load_onednn()
+    with mujoco_if_any():
+        from replicant import _program
+    return _program
+
+
 def suite_folder() -> str:
     """The folder with the Control Suite's models: REPLICANT_SUITE_MODELS, or the package's own."""
     return os.environ.get("REPLICANT_SUITE_MODELS") or str(Path(__file__).parent / "suite")

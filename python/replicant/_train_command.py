@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 
-from replicant import _make_env, _recipes
+from replicant import _config, _make_env, _recipes
 from replicant.errors import Error
 
 _DEFAULT = "cartpole-swingup"
@@ -76,6 +76,15 @@ def _print_how_to_go_on(folder: pathlib.Path):
         print(f"{label:18}  {value}")
 
 
+def _section_run(config: pathlib.Path, arguments: list[str]) -> dict:
+    """The section `run` of the configuration, changed by --set among the arguments."""
+    try:
+        run = _config.read(config, _config.settings_of(arguments)).get("run")
+    except (Error, ImportError):  # the fleet says what is wrong
+        run = None
+    return run if isinstance(run, dict) else {}
+
+
 def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
     """Runs the command. `run_program` runs a program of the package: its name and arguments."""
     if arguments[:1] == ["--list"]:
@@ -98,15 +107,14 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
         print(f"train: {error}", file=sys.stderr)
         return 1
 
-    marks = ("run.dir=", "--set=run.dir=")
-    folders = [word.partition("run.dir=")[2] for word in arguments if word.startswith(marks)]
-    if not folders:
+    run = _section_run(config, arguments)
+    folder = run.get("dir")
+    if not folder:
         now = datetime.datetime.now(datetime.timezone.utc)
         # of a recipe its name, also with the folder
-        own = name.replace("/", "_") if name in _recipes.names() else config.stem
-        run = settings.get("run.name", own)
-        folders = [f"runs/{run}-{now:%Y%m%d-%H%M%S}"]
-        settings["run.dir"] = folders[0]
+        own = name.replace("/", "_") if name in _recipes.names() else run.get("name") or config.stem
+        folder = f"runs/{settings.get('run.name', own)}-{now:%Y%m%d-%H%M%S}"
+        settings["run.dir"] = folder
     if os.environ.get(_make_env.VARIABLE):
         settings |= settings_of_own(config)
     words = ["fleet", "--config", str(config)]
@@ -120,7 +128,7 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
                   "pip install 'replicant[train]'", file=sys.stderr)
     print(f"train: replicant {shlex.join(words)}", flush=True)
     code = run_program(words)
-    folder = pathlib.Path(folders[-1]).resolve()
-    if code == 0 and (folder / "checkpoints").is_dir():
-        _print_how_to_go_on(folder)
+    path = pathlib.Path(folder).resolve()
+    if code == 0 and (path / "checkpoints").is_dir():
+        _print_how_to_go_on(path)
     return code

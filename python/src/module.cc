@@ -44,12 +44,14 @@ void Translate(const std::exception_ptr& exception, void* /*payload*/) {
 
 }  // namespace
 
+void TranslateErrors() { nb::register_exception_translator(Translate); }
+
 void SetUpModule() {
   InitLogging({.role = "python", .level = LogLevel::kWarning});
   // no flush thread, which a fork would lose: a warning is written at once
   // anyway
   spdlog::flush_every(std::chrono::seconds(0));
-  nb::register_exception_translator(Translate);
+  TranslateErrors();
   // objects that a daemon thread holds when Python ends are not a module's leak
   nb::set_leak_warnings(false);
 }

@@ -6,9 +6,11 @@
 
 namespace replicant::python {
 
-// Every module calls this first, in its body. Turns the exceptions of
-// base/error.h into exceptions of replicant.errors with the same message, and
-// logs warnings on stderr.
+// Turns the exceptions of base/error.h into exceptions of replicant.errors with
+// the same message.
+void TranslateErrors();
+// Every module calls this first, in its body, but one whose programs log as
+// they are told. Translates errors, and logs warnings on stderr.
 void SetUpModule();
 
 // Releases the GIL while it lives. When Python ends, it ends a daemon thread

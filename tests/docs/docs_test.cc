@@ -15,11 +15,17 @@
 #include <string_view>
 #include <vector>
 
+#include "actors/inference_protocol.h"
 #include "base/check.h"
 #include "base/config/document.h"
 #include "base/error.h"
 #include "base/fs.h"
+#include "engine/runtime/parameters.h"
+#include "fleet/protocol/heartbeat.h"
 #include "programs/run/run_config.h"
+#include "replay/format/protocol.h"
+#include "replicator/comm/liveness_messages.h"
+#include "replicator/parameter_server/parameter_protocol.h"
 
 namespace replicant::programs {
 namespace {
@@ -179,14 +185,29 @@ TEST(DocsTest, TheManualOfTheLogSectionIsCurrent) {
               HasSubstr(markdown.substr(log)));
 }
 
+// Would catch a key whose value is dropped without a word.
+TEST(DocsTest, TheKeysThatAFleetSetsAreOnThePage) {
+  const std::string page = ReadFile(kRoot / "docs/configuration.md");
+  std::istringstream manual(DescribeRunConfig(Registry::BuiltIn()).markdown());
+  int num_keys = 0;
+  // | `float_rows` | bool | `false` | true, false | ...; a fleet sets it |
+  for (std::string row; std::getline(manual, row);) {
+    if (row.find("a fleet sets ") == std::string::npos) continue;
+    EXPECT_THAT(page, HasSubstr(row.substr(2, row.find('`', 3) - 1)));
+    ++num_keys;
+  }
+  EXPECT_GE(num_keys, 7);
+}
+
 // A user who has run scripts/train can type every command of the first pages.
 TEST(DocsTest, ScriptsTrainBuildsThePrograms) {
   const std::string script = ReadFile(kRoot / "scripts/train");
-  const std::regex program("build/release/bin/([a-z_]+)");
+  const std::regex program("build/release/bin/([a-z_-]+)");
   for (const char* name :
        {"README.md", "docs/quick_start.md", "docs/operations.md",
         "docs/configuration.md", "docs/evaluation.md", "docs/environments.md",
-        "docs/train_your_task.md"}) {
+        "docs/train_your_task.md", "docs/images.md", "docs/export.md",
+        "docs/replay.md", "docs/clusters.md", "docs/cuda.md"}) {
     const std::string text = ReadFile(kRoot / name);
     for (std::sregex_iterator match(text.begin(), text.end(), program), end;
          match != end; ++match) {
@@ -247,6 +268,19 @@ TEST(DocsTest, EveryRelativeLinkLeadsToAFileAndAHeading) {
       }
     }
   }
+}
+
+TEST(DocsTest, TheVersionsOfTheProtocolsAreCurrent) {
+  EXPECT_THAT(
+      ReadFile(kRoot / "VERSIONING.md"),
+      HasSubstr(fmt::format(
+          "| replay, supervision, inference, parameters, parameter server, "
+          "liveness | {}, {}, {}, {}, {}, {}, with a hash",
+          replay::ReplayProtocol().version,
+          fleet::SupervisionProtocol().version,
+          actors::InferenceProtocol().version, runtime::kParameterVersion,
+          replicator::ParameterServerProtocol().version,
+          comm::LivenessProtocol().version)));
 }
 
 TEST(DocsTest, EveryPageIsInTheTableOfContents) {

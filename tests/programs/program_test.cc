@@ -125,6 +125,38 @@ TEST(AnnounceAddressesTest, EveryShardHasAPortOfItsOwn) {
   EXPECT_EQ(sockets[2].substr(0, 17), "ipc://@replicant-");
 }
 
+// Would catch `replay --status RUN` that asks where no shard is.
+TEST(ReplayOfRunTest, ShardsAreWhereTheHostsOfTheClusterSay) {
+  const TemporaryFolder folder;
+  const auto endpoints = [&folder](const std::string& backend) {
+    AtomicWriteFile(folder.path() / "state.yaml", "status: running\n");
+    // of a program that knows more workloads
+    AtomicWriteFile(folder.path() / "config.yaml",
+                    "run: {dir: elsewhere}\n"
+                    "own_workload: {size: 1}\n"
+                    "learner: {workload: own_workload}\n"
+                    "replay: {shards: 2, bind: auto}\n"
+                    "cluster:\n"
+                    "  backend: " +
+                        backend +
+                        "\n"
+                        "  hosts:\n"
+                        "    - {name: a, shard_address: 'tcp://10.0.0.2:7', "
+                        "shard_folder: s}\n"
+                        "    - {name: b}\n"
+                        "    - {name: c, shard_address: 'tcp://10.0.0.4:8', "
+                        "shard_folder: s}\n");
+    const RunConfig config = ReplayOfRun(folder.path());
+    EXPECT_EQ(config.run.dir, folder.path());
+    return config.replay.Endpoints();
+  };
+  EXPECT_EQ(endpoints("ssh"),
+            (std::vector<std::string>{"tcp://10.0.0.2:7", "tcp://10.0.0.4:8"}));
+  const std::vector<std::string> sockets = endpoints("local");
+  ASSERT_EQ(sockets.size(), 2u);
+  EXPECT_EQ(sockets[1].substr(0, 17), "ipc://@replicant-");
+}
+
 // Would catch a training in another environment than the user has named.
 TEST(RegistryTest, ATaskIsKnownAndThatOfAPythonFunctionIsUsed) {
   Registry registry = Registry::BuiltIn();

@@ -36,10 +36,26 @@ class RunModelTest : public ::testing::Test {
 TEST_F(RunModelTest, TheCopyIsNamedInTheConfiguration) {
   EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
   EXPECT_TRUE(std::filesystem::exists(run_ / "model" / "model.xml"));
-  EXPECT_EQ(Keep(), "task:\n  mjcf: model-2/model.xml\n");
   // a model in the run's folder stays where it is, also where that has moved
   config_.task.mjcf = run_ / "model" / "model.xml";
   EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+}
+
+// Would catch a run that gets a copy with every start, each of which is sent to
+// every host.
+TEST_F(RunModelTest, EachModelIsCopiedOnce) {
+  const std::string text = ReadFile(task_.model);
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+  EXPECT_FALSE(std::filesystem::exists(run_ / "model-2"));
+  AtomicWriteFile(task_.model, "<mujoco><option timestep='0.5'/></mujoco>");
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model-2/model.xml\n");
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model-2/model.xml\n");
+  AtomicWriteFile(task_.model, text);
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+  // a start that was killed while it copied
+  AtomicWriteFile(run_ / "model" / "model.xml", "<muj");
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model-3/model.xml\n");
 }
 
 // Only the edited model need compile.

@@ -1,8 +1,10 @@
 #include "programs/sweep/sweep_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -71,6 +73,35 @@ draws: 200
             runs[199].settings);
 }
 
+// Would catch a batch size of 22.43, and bounds that are hardly drawn.
+TEST(SweepConfigTest, DrawsWholeNumbersFromLowToHigh) {
+  const std::vector<SweepRun> runs = RunsOf(ReadSweep(R"(
+config: run.yaml
+random:
+  - {key: a.count, low: -1, high: 2, integer: true}
+  - {key: a.bytes, low: 1, high: 1000000, scale: log, integer: true}
+draws: 400
+)"));
+  std::map<std::string, int> counts;
+  int num_small = 0;
+  for (const SweepRun& run : runs) {
+    ASSERT_EQ(run.settings.size(), 2U);
+    ++counts[run.settings[0]];
+    const std::string bytes = run.settings[1].substr(8);
+    EXPECT_EQ(bytes.find_first_not_of("0123456789"), std::string::npos);
+    EXPECT_GE(std::stoll(bytes), 1);
+    EXPECT_LE(std::stoll(bytes), 1'000'000);
+    num_small += std::stoll(bytes) < 1000 ? 1 : 0;
+  }
+  ASSERT_EQ(counts.size(), 4U);
+  // 100 of each expected, the deviation is 8.7
+  for (const int number : {-1, 0, 1, 2}) {
+    EXPECT_NEAR(counts[fmt::format("a.count={}", number)], 100, 44);
+  }
+  // half of the exponents lie below, the deviation is 10
+  EXPECT_NEAR(num_small, 200, 50);
+}
+
 TEST(SweepConfigTest, WithoutSettingsOnlyTheSeedDiffers) {
   const std::vector<SweepRun> runs =
       RunsOf(ReadSweep("{config: run.yaml, seeds: [1, 2, 3]}"));
@@ -83,7 +114,10 @@ TEST(SweepConfigTest, NamesEveryMistake) {
     ReadSweep(R"(
 variants: [{name: a}, {name: a}]
 grid: [{key: agent.tau}]
-random: [{key: x, low: 0, high: 1, scale: log}, {key: y, low: 2, high: 2}]
+random:
+  - {key: x, low: 0, high: 1, scale: log}
+  - {key: y, low: 2, high: 2}
+  - {key: z, low: 0.5, high: 2, integer: true}
 seeds: [1, 1]
 job: 2
 )");
@@ -91,8 +125,9 @@ job: 2
   for (const char* part :
        {"config: is empty; want a file", "variants: has 'a' twice",
         "values: is empty; want values", "scale log wants more than 0",
-        "is 2; want more than low, 2", "seeds: has a seed twice",
-        "did you mean 'jobs'"}) {
+        "is 2; want more than low, 2",
+        "integer: true from low 0.5 to high 2; want whole numbers below 2^53",
+        "seeds: has a seed twice", "did you mean 'jobs'"}) {
     EXPECT_THAT(message, HasSubstr(part));
   }
 }

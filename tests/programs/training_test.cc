@@ -105,6 +105,34 @@ TEST_F(TrainingTest, TrainsAndLeavesAFolder) {
   }
 }
 
+// Would catch a report that names every key of the run as changed.
+TEST_F(TrainingTest, TheRecipeIsTheConfigurationBeforeSettings) {
+  const std::filesystem::path file = folder_.path() / "small.yaml";
+  AtomicWriteFile(file, fmt::format("base: {}/configs/resnet18_synthetic.yaml\n"
+                                    "learner: {{batch_size: 8}}\n"
+                                    "resnet50: {{width: 4}}\n",
+                                    REPLICANT_SOURCE_DIR));
+  const auto train = [&](const std::string& config) {
+    std::filesystem::remove_all(run_);
+    // the shell makes the pipe
+    const CommandResult result = RunCommand(
+        {.command = {"bash", "-c",
+                     "exec \"$0\" --config " + config +
+                         " --set learner.limits.max_steps=1 --set run.dir=$2",
+                     REPLICANT_FLEET, file.string(), run_.string()}},
+        std::chrono::minutes(3));
+    EXPECT_TRUE(result.status.ok()) << result.output;
+    EXPECT_THAT(ReadFile(run_ / "config.yaml"), HasSubstr("max_steps: 1\n"));
+  };
+  train("$1");
+  const std::string recipe = ReadFile(run_ / "recipe.yaml");
+  EXPECT_THAT(recipe, HasSubstr("max_steps: 0\n"));
+  EXPECT_THAT(recipe, HasSubstr("batch_size: 8\n"));
+  // which can be read only once
+  train("<(cat $1)");
+  EXPECT_FALSE(std::filesystem::exists(run_ / "recipe.yaml"));
+}
+
 // The learner's reader takes windows where the table has them.
 TEST_F(TrainingTest, TrainsAnEmbeddingThatPredicts) {
   const CommandResult result = RunFleet(

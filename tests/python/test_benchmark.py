@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from replicant import _benchmark, _process
+from replicant import _benchmark, _config, _process
 from replicant._run_files import flat_yaml
 
 
@@ -98,6 +98,58 @@ def test_a_benchmark_writes_keys_that_a_training_takes(tmp_path):
         key, equals, value = word.partition("=")
         assert not equals or config[key] == value
     assert config["task.name"] == "pendulum-swingup"
+
+
+def test_the_file_has_the_settings_as_a_training_reads_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text("""
+task: {name: cartpole-swingup}
+cluster: {backend: ssh, hosts: [{name: a, actors: 1}, {name: "null", actors: 2}]}
+""")
+    settings = ["run.key_file=keys #1: a", "run.name=1e3", "task.mjcf=models/own.xml",
+                "task.pixels.camera=null", "agent.distribution.v_max=null",
+                "agent.networks.policy_hidden_sizes=[8, 16]", "learner.limits={max_steps: 5}",
+                "learner.limits.max_seconds=3", "cluster.hosts.0.actors=8",
+                "evaluation.enabled=false", "cluster.slurm.options=['--comment=a, b']",
+                "actors.count=1"]
+    file = tmp_path / "other/best.yaml"
+    file.parent.mkdir()
+    _benchmark._write(file, _benchmark.Trial(4, 2, 10.0), tmp_path / "base.yaml", settings,
+                      {"task.pixels.camera": '"null"', "agent.distribution.v_max": "null"}, "here")
+    _, _, *lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines == [
+        f'base: "{tmp_path}/base.yaml"',
+        "actors:",
+        "  count: 2",
+        "agent:",
+        "  distribution:",
+        "    v_max: null",
+        "  networks:",
+        "    policy_hidden_sizes: [8, 16]",
+        "cluster:",
+        '  hosts: [{"name": "a", "actors": 8}, {"name": "null", "actors": 2}]',
+        "  slurm:",
+        '    options: ["--comment=a, b"]',
+        "evaluation:",
+        "  enabled: false",
+        "learner:",
+        "  limits:",
+        "    max_seconds: 3",
+        "    max_steps: 5",
+        "  replication:",
+        "    threads: 4",
+        "run:",
+        '  key_file: "keys #1: a"',
+        "  name: 1e3",
+        "task:",
+        f'  mjcf: "{tmp_path}/models/own.xml"',
+        "  pixels:",
+        '    camera: "null"']
+    read = _config.read(file, [])
+    assert read["run"] == {"key_file": "keys #1: a", "name": "1e3"}
+    assert read["task"]["name"] == "cartpole-swingup"
+    assert read["task"]["pixels"] == {"camera": "null"}
+    assert read["agent"]["distribution"] == {"v_max": None}
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -260,11 +260,45 @@ def test_a_mapping_that_cannot_be_used_is_named_by_its_key(keys, message):
     assert str(raised.value) == message
 
 
-def test_a_key_that_is_given_twice_is_refused(tmp_path):
-    (tmp_path / "map.yaml").write_text("format: minari\npath: d\n\npath: e\n")
+@pytest.mark.parametrize(("lines", "message"), [
+    ("path: d\n\npath: e", ":4: path: given twice"),
+    ("path: d\nreward: {constant: 1,\n  constant: 2}", ":4: constant: given twice"),
+    # what YAML 1.1 and 1.2 read differently
+    ("path: d\nclip_actions: yes", ": clip_actions: got 'yes', want true or false"),
+    ("path: d\naction_repeat: 010", ": action_repeat: got '010', want a number of at least 1"),
+    ("path: d\nepisodes: 1_000", ": episodes: got '1_000', want a number of at least 1"),
+    ("path: d\nreward_scale: 1:30", ": reward_scale: got '1:30', want a finite number"),
+    ("path: d\nreward_scale: .inf", ": reward_scale: got inf, want a finite number"),
+    ("path: 1e3", ": path: got 1000, want text; hint: put it in quotes"),
+    ("path: [", ": while parsing a flow node"),
+])
+def test_a_mapping_file_that_may_mean_something_else_is_refused(lines, message, tmp_path):
+    (tmp_path / "map.yaml").write_text(f"format: minari\n{lines}\n", encoding="utf-8")
     with pytest.raises(ConfigError) as raised:
         data.Mapping.load(tmp_path / "map.yaml")
-    assert str(raised.value) == f"{tmp_path}/map.yaml:4: path: given twice"
+    assert str(raised.value).splitlines()[0] == f"{tmp_path}/map.yaml{message}"
+
+
+def test_a_mapping_file_has_the_numbers_of_a_configuration(tmp_path):
+    (tmp_path / "map.yaml").write_text("""
+format: minari
+path: '1e3'
+observation: [2026-01-02, no, "7"]
+reward_scale: 1e-2
+reward: {constant: -.5e-3}
+action_low: [-1, +2.5e1, 0, 5.]
+terminated: ~
+clip_actions: true
+action_repeat: 1.0
+episodes: 1e3
+""", encoding="utf-8")
+    mapping = data.Mapping.load(tmp_path / "map.yaml")
+    assert mapping.path == str(tmp_path / "1e3")
+    assert mapping.observation == ["2026-01-02", "no", "7"]
+    assert (mapping.reward_scale, mapping.reward) == (0.01, {"constant": -0.0005})
+    assert mapping.action_low == [-1, 25, 0, 5]
+    assert mapping.terminated is None and mapping.clip_actions is True
+    assert mapping.action_repeat == 1 and mapping.episodes == 1000
 
 
 def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(tmp_path):

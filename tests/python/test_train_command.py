@@ -133,6 +133,30 @@ def test_arguments_of_the_fleet_pass_through(tmp_path):
     assert "in Python" not in failed.stdout
 
 
+@pytest.mark.parametrize("lines, words, wanted", [
+    ("run: {name: q, dir: my_dir}", [], None),
+    ("base: base.yaml\nrun: {name: q}", [], None),  # base.yaml has a run.dir
+    ("base: base.yaml\nrun: {dir: ''}", [], "runs/of_base-"),
+    ("run: {name: q}", [], "runs/q-"),
+    ("run: {name: q}", ["--set", "run.dir=here"], None),
+    ("run: {name: q}", ["--set=run={dir: here}"], None),
+    ("run: {seed: 2}", [], "runs/own-"),
+    ("run: [", [], "runs/own-"),  # the fleet says what is wrong
+])
+def test_a_file_of_ones_own_says_where_and_by_which_name_it_runs(lines, words, wanted, tmp_path,
+                                                                 monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text("run: {name: of_base, dir: of_base}")
+    (tmp_path / "own.yaml").write_text(lines)
+    given = []
+    assert _train_command.main(["own.yaml", *words], lambda found: given.extend(found) or 3) == 3
+    command = ["fleet", "--config", "own.yaml"]
+    if wanted:
+        command += ["--set", given[4]]
+        assert re.fullmatch(rf"run\.dir={wanted}\d{{8}}-\d{{6}}", given[4])
+    assert given == [*command, *words]
+
+
 def test_the_variable_of_make_env_names_the_environment_that_is_trained(tmp_path, monkeypatch):
     example = CONFIGS.parent / "examples/python/own_environment.py"
     monkeypatch.chdir(example.parent)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from replicant._adapter import MAX_EPISODE_STEPS
-from replicant.data import _recording
-from replicant.data._episode import Recorded, need
+from replicant.data import _recording, _yaml
+from replicant.data._episode import Recorded
 from replicant.data._replay_folder import ReplayFolder
 from replicant.errors import ConfigError, IoError
 
@@ -235,8 +235,7 @@ def _open(source: pathlib.Path, played: pathlib.Path, episodes: int | None, whic
         raise IoError(f"{source}: neither a recording, which has a recording.json, nor a run, which "
                       "has a config.yaml")
     # the run's, with all keys of its version
-    config = need("yaml", "the run's configuration").safe_load(
-        (source / "config.yaml").read_text(encoding="utf-8"))
+    config = _yaml.read(source / "config.yaml", "the run's configuration")
     goals = config["actors"].get("hindsight", {}).get("goals", 0)
     if episodes is None and goals > 0:
         raise ConfigError(f"{source}: its replay holds episodes with other goals than they had "

@@ -20,6 +20,7 @@
 import dataclasses
 import difflib
 import math
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from replicant import _make_env
-from replicant.data._episode import Episode, Source, check_length, need
+from replicant.data import _yaml
+from replicant.data._episode import Episode, Source, check_length
 from replicant.errors import ConfigError, InvalidArgument
 
 FORMATS = ("minari", "lerobot", "robomimic", "recording")
@@ -76,19 +78,7 @@ class Mapping:
     @classmethod
     def load(cls, file) -> "Mapping":
         """ConfigError for a file that cannot be read, or a key that is unknown or missing."""
-        yaml = need("yaml", "a mapping file")
-        path = pathlib.Path(file)
-        try:
-            text = path.read_text(encoding="utf-8")
-            keys = yaml.safe_load(text)
-            root = yaml.compose(text, yaml.SafeLoader)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{file}: {error}") from None
-        names = [key for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
-        for i, name in enumerate(names):
-            if name.value in [earlier.value for earlier in names[:i]]:
-                raise ConfigError(f"{file}:{name.start_mark.line + 1}: {name.value}: given twice")
-        return cls.of(keys, str(file))
+        return cls.of(_yaml.read(pathlib.Path(file), "a mapping file"), str(file))
 
     @classmethod
     def of(cls, keys: Any, file: str = "mapping") -> "Mapping":
@@ -115,6 +105,8 @@ class Mapping:
 
         if self.format not in FORMATS:
             refuse("format", ", ".join(FORMATS))
+        if not isinstance(self.path, (str, os.PathLike)):
+            refuse("path", "text; hint: put it in quotes")
         for key in ("observation", "frame", "action"):
             value = getattr(self, key)
             if isinstance(value, str):
