@@ -315,7 +315,8 @@ ReplayConfig ReplayConfig::Read(config::Reader& reader) {
   reader.Field(
       "peer_timeout_s", &c.peer_timeout_s, {0.1, 3600.0},
       "seconds of silence after which a writer loses its open episode");
-  reader.Field("seed", &c.seed, {0, INT64_MAX}, "seed of the sampling");
+  reader.Field("seed", &c.seed, {0, INT64_MAX},
+               "seed of the sampling; a fleet sets run.seed");
   ReadCheckpoints(reader, &c);
   reader.Field("key_file", &c.key_file,
                "CURVE key pair of the service; empty for no encryption");
