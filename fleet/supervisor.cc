@@ -403,8 +403,8 @@ void Supervisor::HandleFailure(Member& member, const std::string& why,
   if (member.spec.is_optional) {
     spdlog::warn("the run continues without {}", message);
   } else {
-    result_->is_mistake = IsRefused(member);
     BeginStop(RunStatus::kFailed, message);
+    result_->is_mistake = IsRefused(member);
   }
 }
 
