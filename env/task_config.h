@@ -53,7 +53,8 @@ struct TaskConfig {
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),
 // LoadModel(), Pixels and Backgrounds do, and ConfigError for pixels, an MJCF
 // file, randomization, pushes or distractions with a task that is not a MuJoCo
-// simulation.
+// simulation, and for a background behind a model that only the renderer gl
+// can draw.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);
