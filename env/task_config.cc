@@ -327,6 +327,24 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
   return environments;
 }
 
+EnvironmentSpec DescribeConfiguredEnvironment(const TaskRegistry& registry,
+                                              const TaskConfig& config) {
+  TaskConfig blind = config;
+  const bool has_cameras =
+      config.has_pixels && !registry.Find(config.name).make_environment;
+  if (has_cameras) {
+    blind.has_pixels = false;
+    blind.distractions = {};
+  }
+  const std::unique_ptr<Environment> one =
+      MakeConfiguredEnvironment(registry, blind, /*seed=*/0, /*index=*/0);
+  EnvironmentSpec spec{.observations = one->observation_spec(),
+                       .actions = one->action_spec(),
+                       .has_unit_rewards = one->HasUnitRewards()};
+  if (has_cameras) AddPixels(config.pixels, &spec.observations);
+  return spec;
+}
+
 std::unique_ptr<Environment> MakeConfiguredEnvironment(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t index) {
