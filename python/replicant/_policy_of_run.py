@@ -10,6 +10,7 @@
 import difflib
 import functools
 import inspect
+import json
 import math
 import os
 import pathlib
@@ -38,6 +39,19 @@ def _checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path.parent for path in folder.glob("step-*/checkpoint.json"))
 
 
+def _best(checkpoints: list[pathlib.Path]) -> pathlib.Path | None:
+    """The one with the largest return, as evaluation::BestPolicy finds it: there may be two after a
+    crash."""
+    returns = {}
+    for checkpoint in checkpoints:
+        try:
+            about = json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))
+            returns[checkpoint] = float(about["metadata"]["return"])
+        except (OSError, ValueError, KeyError):  # damaged, or removed meanwhile
+            continue
+    return max(returns, key=returns.__getitem__, default=None)
+
+
 def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
     """The folder of the run and of the checkpoint that `given` names."""
     path = pathlib.Path(given).resolve()
@@ -54,12 +68,15 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
         return run, path
     if which not in ("newest", "best"):
         raise InvalidArgument(f"which: got {which!r}, want 'newest' or 'best'")
-    found = _checkpoints(run / ("checkpoints" if which == "newest" else "best"))
-    if not found:
+    if which == "newest":
+        found = max(_checkpoints(run / "checkpoints"), default=None)
+    else:
+        found = _best(_checkpoints(run / "best"))
+    if found is None:
         missing = "checkpoint" if which == "newest" else "evaluated policy in best"
         hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
         raise IoError(f"{given}: the run has no {missing} yet{hint}")
-    return run, found[-1]
+    return run, found
 
 
 def _numbers(values, name: str, dtype) -> np.ndarray:

@@ -14,6 +14,7 @@ import pytest
 import replicant
 from replicant import errors
 from replicant import _libraries, _process
+from replicant._policy_of_run import _find
 
 CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
 # far below what the task needs: only the parts are tested
@@ -260,6 +261,17 @@ def test_a_young_runs_checkpoints_are_named(tmp_path):
     assert message(best.parent) == (
         f"{best.parent}: no checkpoint; hint: {tmp_path}, or a folder step-... in its checkpoints "
         "or best")
+
+
+def test_the_best_policy_has_the_largest_return(tmp_path):
+    # after a crash there may be two, or a damaged one
+    (tmp_path / "config.yaml").touch()
+    for step, text in ((4, '{"metadata": {"return": "9.5"}}'), (8, '{"metadata": {"return": "10"}}'),
+                       (12, '{"metadata": {"return": "-3"}}'), (16, "{")):
+        folder = tmp_path / f"best/step-{step:012}"
+        folder.mkdir(parents=True)
+        (folder / "checkpoint.json").write_text(text)
+    assert _find(tmp_path, "best") == (tmp_path, tmp_path / "best/step-000000000008")
 
 
 def test_a_fleet_that_is_not_there_is_an_error(monkeypatch):
