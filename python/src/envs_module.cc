@@ -135,7 +135,8 @@ void BindBatch(nb::module_& module) {
            });
 
   nb::class_<EnvironmentBatch>(module, "EnvironmentBatch",
-                               nb::type_slots(batch_slots))
+                               nb::type_slots(batch_slots),
+                               nb::is_weak_referenceable())
       .def(
           "__init__",
           [](EnvironmentBatch* self, const env::TaskConfig& task,
@@ -170,6 +171,7 @@ void BindBatch(nb::module_& module) {
             return self.Render(id, CameraOf(camera, height, width, renderer));
           },
           "id"_a, "camera"_a, "height"_a, "width"_a, "renderer"_a)
+      .def("finish", &EnvironmentBatch::Finish)
       .def_prop_ro("num_under_way", &EnvironmentBatch::num_under_way)
       .def_prop_ro("observation_arrays", &ArraysOf)
       .def_prop_ro(

@@ -64,7 +64,8 @@ struct PolicyConfig {
 
 // A trained policy for batches of any size; a size that is new compiles a plan.
 //
-// Thread-safety: one thread at a time.
+// Thread-safety: one thread at a time; a call while another thread is in one
+// throws Error.
 class Policy {
  public:
   // `own_task` is the name of the task that `make_adapter` makes
@@ -98,6 +99,7 @@ class Policy {
                       "fork {}; hint: load it in the child",
                       process_, getpid()));
     }
+    const ExclusiveCall call(&is_busy_, "this policy");
     const nb::object actions = nb::module_::import_("numpy").attr("empty")(
         nb::make_tuple(rows, task_.action_size()), "float64");
     const auto out = nb::cast<nb::ndarray<double, nb::c_contig>>(actions);
@@ -171,6 +173,7 @@ class Policy {
   std::map<int64_t, std::unique_ptr<actors::PolicyRunner>> runners_;
   runtime::CheckpointInfo info_;
   int64_t num_calls_ = 0;
+  bool is_busy_ = false;
 };
 
 // Keys of the run's task that replicant.envs.make_vec() cannot give.

@@ -1,9 +1,11 @@
 """The environments behind every face."""
 
+import atexit
 import numbers
 import operator
 import os
 import secrets
+import weakref
 
 import numpy as np
 
@@ -11,6 +13,8 @@ from replicant import _envs
 from replicant._libraries import suite_folder
 from replicant.envs._task import Task, file_or_text
 from replicant.errors import InvalidArgument
+
+_living: "weakref.WeakSet[_envs.EnvironmentBatch]" = weakref.WeakSet()
 
 
 def seeds_of(seed) -> list[int]:
@@ -93,7 +97,16 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         num_threads = min(num_envs, len(os.sched_getaffinity(0)))
     num_threads = whole(num_threads, "num_threads")
     # the caller's thread alone is faster than one that it waits for
-    return _envs.EnvironmentBatch(
+    batch = _envs.EnvironmentBatch(
         config, own_task, num_envs=num_envs, first_index=whole(first_index, "first_index"),
         threads=num_threads if num_threads > 1 else 0, has_state=has_state,
         is_flat=flatten and has_state, autoreset=autoreset, seeds=seeds_of(seed))
+    _living.add(batch)
+    return batch
+
+
+@atexit.register
+def _finish() -> None:
+    """Before Python ends, which would abort in a thread that is in a task's function."""
+    for batch in list(_living):
+        batch.finish()

@@ -12,6 +12,7 @@ from replicant import _envs
 from replicant._closed import Closed, NoCopy
 from replicant.envs._batch import array_of, make_batch, seeds_of, whole
 from replicant.envs._task import Task
+from replicant.errors import InvalidArgument
 
 # dm_control's bound of an unbounded actuator
 _UNBOUNDED = 1e10
@@ -67,6 +68,8 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
     ):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode: got {render_mode!r}, want None or 'rgb_array'")
+        if np.shape(render_size) != (2,):
+            raise InvalidArgument(f"render_size: got {render_size!r}, want (height, width)")
         mode = AutoresetMode(autoreset_mode)
         core = make_batch(
             task, num_envs, pixels=pixels, state=state, camera=camera, frame_stack=frame_stack,
