@@ -503,13 +503,16 @@ nb::tuple EnvironmentBatch::Receive(int count) {
                         nb::object(arrays.truncated[rows]), info);
 }
 
-nb::object EnvironmentBatch::Render(int id, const env::CameraOptions& camera) {
+nb::object EnvironmentBatch::Render(int id, env::CameraOptions camera) {
   const ExclusiveCall call = Begin();
   if (id < 0 || id >= size()) {
     throw InvalidArgument(
         fmt::format("render: environment {} is outside [0, {})", id, size()));
   }
   CheckNoneIsUnderWay("render");
+  const env::RendererOptions& configured = options_.task.pixels.camera.renderer;
+  camera.renderer.gl_platform = configured.gl_platform;
+  camera.renderer.egl_device = configured.egl_device;
   const std::string key =
       fmt::format("{} {} {} {}", camera.camera, camera.height, camera.width,
                   env::ToString(camera.renderer.kind));

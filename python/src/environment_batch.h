@@ -93,7 +93,7 @@ class EnvironmentBatch {
   nanobind::tuple Receive(int count);
 
   // Draws environment `id`, uint8 [height, width, 3].
-  nanobind::object Render(int id, const env::CameraOptions& camera);
+  nanobind::object Render(int id, env::CameraOptions camera);
 
   // For the end of the program, after which no thread may take the GIL: with a
   // task in Python waits for the call of another thread and for the steps that
