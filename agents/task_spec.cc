@@ -11,9 +11,6 @@
 namespace replicant::agents {
 namespace {
 
-// Bound of an unbounded action in env/specs.h.
-constexpr double kUnbounded = 1e10;
-
 std::vector<ImageSpec> ImagesOf(const env::ObservationSpec& observations) {
   std::vector<ImageSpec> images;
   for (const env::ArraySpec& array : observations.arrays) {
@@ -21,6 +18,45 @@ std::vector<ImageSpec> ImagesOf(const env::ObservationSpec& observations) {
     images.push_back({.name = array.name, .shape = array.shape});
   }
   return images;
+}
+
+TaskSpec SpecOf(const env::TaskConfig& config,
+                const env::EnvironmentSpec& environment) {
+  const env::ActionSpec& actions = environment.actions;
+  for (size_t i = 0; i < actions.minimum.size(); ++i) {
+    if (!actions.HasBounds(i)) {
+      throw ConfigError(
+          fmt::format("task.name: action {} of {} has no bounds; an agent "
+                      "needs them; hint: a ctrlrange in the model, or bounds "
+                      "of the environment's action space",
+                      i, config.name));
+    }
+  }
+  const bool is_mean =
+      config.action_repeat_reward == env::RewardReduction::kMean;
+  const auto repeat = static_cast<double>(config.action_repeat);
+  const env::ObservationSpec& observations = environment.observations;
+  std::vector<ImageSpec> images = ImagesOf(observations);
+  Shape observation({observations.state_size()});
+  if (images.size() == 1) {
+    observation = images[0].shape;
+    images.clear();
+  } else if (!images.empty()) {
+    observation = Shape({observations.pixels_size()});
+  }
+  return {.has_pixels = config.has_pixels,
+          .observation = observation,
+          .images = std::move(images),
+          .state_size = config.has_pixels && config.has_state_beside_pixels
+                            ? observations.state_size()
+                            : 0,
+          .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
+          .action_repeat = config.action_repeat,
+          .largest_reward = is_mean ? 1.0 : repeat,
+          .has_unit_rewards = environment.has_unit_rewards,
+          .has_mean_rewards = is_mean,
+          .action_minimum = actions.minimum,
+          .action_maximum = actions.maximum};
 }
 
 }  // namespace
@@ -57,41 +93,14 @@ void TaskSpec::ToTaskRange(std::span<const float> action,
 
 TaskSpec MakeTaskSpec(const env::TaskConfig& config,
                       const env::Environment& environment) {
-  const env::ActionSpec& actions = environment.action_spec();
-  for (size_t i = 0; i < actions.minimum.size(); ++i) {
-    if (actions.minimum[i] <= -kUnbounded || actions.maximum[i] >= kUnbounded) {
-      throw ConfigError(
-          fmt::format("task.name: action {} of {} has no bounds; an agent "
-                      "needs them; hint: a ctrlrange in the model, or bounds "
-                      "of the environment's action space",
-                      i, config.name));
-    }
-  }
-  const bool is_mean =
-      config.action_repeat_reward == env::RewardReduction::kMean;
-  const auto repeat = static_cast<double>(config.action_repeat);
-  const env::ObservationSpec& observations = environment.observation_spec();
-  std::vector<ImageSpec> images = ImagesOf(observations);
-  Shape observation({observations.state_size()});
-  if (images.size() == 1) {
-    observation = images[0].shape;
-    images.clear();
-  } else if (!images.empty()) {
-    observation = Shape({observations.pixels_size()});
-  }
-  return {.has_pixels = config.has_pixels,
-          .observation = observation,
-          .images = std::move(images),
-          .state_size = config.has_pixels && config.has_state_beside_pixels
-                            ? observations.state_size()
-                            : 0,
-          .frame_stack = config.has_pixels ? config.pixels.frame_stack : 1,
-          .action_repeat = config.action_repeat,
-          .largest_reward = is_mean ? 1.0 : repeat,
-          .has_unit_rewards = environment.HasUnitRewards(),
-          .has_mean_rewards = is_mean,
-          .action_minimum = actions.minimum,
-          .action_maximum = actions.maximum};
+  return SpecOf(config, {.observations = environment.observation_spec(),
+                         .actions = environment.action_spec(),
+                         .has_unit_rewards = environment.HasUnitRewards()});
+}
+
+TaskSpec MakeTaskSpec(const env::TaskConfig& config,
+                      const env::TaskRegistry& tasks) {
+  return SpecOf(config, env::DescribeConfiguredEnvironment(tasks, config));
 }
 
 }  // namespace replicant::agents

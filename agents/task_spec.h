@@ -80,5 +80,9 @@ struct TaskSpec {
 // an action has no bounds (lqr).
 TaskSpec MakeTaskSpec(const env::TaskConfig& config,
                       const env::Environment& environment);
+// Describes the environments of `config` for a process that plays none. Throws
+// the same, and as env::DescribeConfiguredEnvironment().
+TaskSpec MakeTaskSpec(const env::TaskConfig& config,
+                      const env::TaskRegistry& tasks);
 
 }  // namespace replicant::agents

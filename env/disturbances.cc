@@ -12,9 +12,6 @@
 namespace replicant::env {
 namespace {
 
-// MuJoCo's unbounded actuators.
-constexpr double kUnbounded = 1e10;
-
 // Bodies, the world excluded, whose names match.
 std::vector<int> BodiesOf(const Physics& physics, const std::string& pattern) {
   const mjModel& model = physics.model();
@@ -196,7 +193,7 @@ std::span<const double> Disturbances::DisturbAction(
       const ActionSpec& spec = action_spec();
       for (size_t i = 0; i < action_.size(); ++i) {
         action_[i] += config_.gaussian.actions * random_.Normal();
-        if (spec.minimum[i] > -kUnbounded && spec.maximum[i] < kUnbounded) {
+        if (spec.HasBounds(i)) {
           action_[i] = std::clamp(action_[i], spec.minimum[i], spec.maximum[i]);
         }
       }

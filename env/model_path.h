@@ -11,5 +11,7 @@ std::filesystem::path MujocoPath(const std::filesystem::path& path);
 // Whether MuJoCo reads the file as an archive of a model: NAME.mjz or NAME.zip,
 // with the model in model.xml or NAME.xml, at the top or in a folder NAME.
 bool IsModelArchive(const std::filesystem::path& path);
+// Whether only capital letters in .MJZ or .ZIP keep MuJoCo from it.
+bool IsMisnamedArchive(const std::filesystem::path& path);
 
 }  // namespace replicant::env

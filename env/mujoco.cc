@@ -118,6 +118,12 @@ MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(MujocoPath(path))) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
+  if (IsMisnamedArchive(path)) {
+    throw IoError(
+        fmt::format("MJCF: {}: MuJoCo knows an archive by .mjz or "
+                    ".zip in small letters; hint: rename it",
+                    path.string()));
+  }
   std::string message;
   MjSpecPtr spec = ParseWithPlugins(
       [&](char* error, int size) {

@@ -17,36 +17,72 @@ int64_t NumPixels(const Camera& camera) {
   return int64_t{camera.height()} * camera.width();
 }
 
+// The name of the array of each camera.
+std::vector<std::string> ArraysOf(const PixelOptions& options) {
+  const std::vector<CameraOptions> cameras = options.Cameras();
+  if (cameras.size() == 1) return {kArray};
+  std::vector<std::string> names;
+  for (const CameraOptions& camera : cameras) {
+    names.push_back(fmt::format("{}/{}", kArray, camera.camera));
+  }
+  return names;
+}
+
 }  // namespace
+
+void AddPixels(const PixelOptions& options, ObservationSpec* spec) {
+  if (spec->pixels_size() != 0) {
+    throw InvalidArgument("Pixels: the environment already has pixels");
+  }
+  const std::vector<CameraOptions> cameras = options.Cameras();
+  const std::vector<std::string> names = ArraysOf(options);
+  for (size_t i = 0; i < cameras.size(); ++i) {
+    if (std::ranges::count(spec->arrays, names[i], &ArraySpec::name) > 0) {
+      throw InvalidArgument(
+          fmt::format("Pixels: two arrays '{}'; want each camera once, and no "
+                      "array of the task with the name of a camera's",
+                      names[i]));
+    }
+    const int64_t height = cameras[i].height, width = cameras[i].width;
+    spec->arrays.push_back(
+        {.name = names[i],
+         .shape = Shape({height, width, int64_t{3} * options.frame_stack}),
+         .dtype = DType::kU8});
+    spec->frame_size += 3 * height * width;
+  }
+}
 
 Pixels::Pixels(std::unique_ptr<Environment> environment,
                const PixelOptions& options)
-    : EnvironmentWrapper(std::move(environment)) {
-  const std::vector<CameraOptions> cameras = options.Cameras();
-  for (const CameraOptions& one : cameras) {
+    : EnvironmentWrapper(std::move(environment)),
+      options_(options),
+      spec_(inner().observation_spec()) {
+  const std::vector<CameraOptions> cameras = options_.Cameras();
+  const std::vector<std::string> names = ArraysOf(options_);
+  for (size_t i = 0; i < cameras.size(); ++i) {
     // all share the first one's assets
-    Camera camera = views_.empty()
-                        ? Camera(inner().physics(), one)
-                        : Camera(*views_[0].camera, inner().physics(), one);
-    FrameStack stack(NumPixels(camera), options.frame_stack);
-    views_.push_back({.array = cameras.size() == 1
-                                   ? kArray
-                                   : fmt::format("{}/{}", kArray, one.camera),
+    Camera camera = views_.empty() ? Camera(inner().physics(), cameras[i])
+                                   : Camera(*views_[0].camera,
+                                            inner().physics(), cameras[i]);
+    FrameStack stack(NumPixels(camera), options_.frame_stack);
+    views_.push_back({.array = names[i],
                       .camera = std::move(camera),
                       .stack = std::move(stack)});
   }
-  AddCameras(options.frame_stack);
+  AddPixels(options_, &spec_);
 }
 
 Pixels::Pixels(std::unique_ptr<Environment> environment, const Pixels& sibling)
-    : EnvironmentWrapper(std::move(environment)) {
-  const auto depth = static_cast<int>(sibling.views_[0].stack.depth());
+    : EnvironmentWrapper(std::move(environment)),
+      options_(sibling.options_),
+      spec_(inner().observation_spec()) {
   for (const View& view : sibling.views_) {
-    views_.push_back({.array = view.array,
-                      .camera = Camera(*view.camera, inner().physics()),
-                      .stack = FrameStack(NumPixels(*view.camera), depth)});
+    views_.push_back(
+        {.array = view.array,
+         .camera = Camera(*view.camera, inner().physics()),
+         .stack = FrameStack(NumPixels(*view.camera), options_.frame_stack)});
   }
-  AddCameras(depth);
+  AddPixels(options_, &spec_);
 }
 
 Pixels::Pixels(std::unique_ptr<Environment> environment, int frame_stack)
@@ -70,27 +106,6 @@ Pixels::Pixels(std::unique_ptr<Environment> environment, int frame_stack)
   }
   if (views_.empty()) {
     throw InvalidArgument("Pixels: the environment has no image");
-  }
-}
-
-void Pixels::AddCameras(int frame_stack) {
-  spec_ = inner().observation_spec();
-  if (spec_.pixels_size() != 0) {
-    throw InvalidArgument("Pixels: the environment already has pixels");
-  }
-  for (const View& view : views_) {
-    const Camera& camera = *view.camera;
-    if (std::ranges::count(spec_.arrays, view.array, &ArraySpec::name) > 0) {
-      throw InvalidArgument(
-          fmt::format("Pixels: two arrays '{}'; want each camera once, and no "
-                      "array of the task with the name of a camera's",
-                      view.array));
-    }
-    spec_.arrays.push_back(
-        {.name = view.array,
-         .shape = Shape({camera.height(), camera.width(), 3 * frame_stack}),
-         .dtype = DType::kU8});
-    spec_.frame_size += static_cast<int64_t>(camera.size_bytes());
   }
 }
 

@@ -27,6 +27,11 @@ struct PixelOptions {
   }
 };
 
+// Adds the arrays of the cameras to the spec of an environment, as Pixels does,
+// without drawing anything. Throws InvalidArgument if the spec has pixels, or
+// an array with the name of a camera's, and if a camera is given twice.
+void AddPixels(const PixelOptions& options, ObservationSpec* spec);
+
 // Adds camera frames to the observation: the array "pixels", uint8 [height,
 // width, 3 * frame_stack], holds the last frames of the episode, oldest first.
 // The first frame of an episode fills the stack.
@@ -50,8 +55,8 @@ struct PixelOptions {
 // agents (doi:10.1038/nature14236).
 class Pixels : public EnvironmentWrapper {
  public:
-  // Throws InvalidArgument if the environment already has pixels, a camera is
-  // given twice or `frame_stack` < 1, and what Camera's constructor throws.
+  // Throws InvalidArgument if `frame_stack` < 1, and what AddPixels() and
+  // Camera's constructor throw.
   Pixels(std::unique_ptr<Environment> environment, const PixelOptions& options);
   // As above, for another environment of the same model, before the first reset
   // of either. Both share the renderer's copies of the model's assets.
@@ -90,8 +95,6 @@ class Pixels : public EnvironmentWrapper {
     kOlder,         // frames of this episode, not of this state
     kPresent,       // the newest shows this state
   };
-  // Adds the arrays of cameras to the inner environment's.
-  void AddCameras(int frame_stack);
   // Writes the frames of the current state into the stacks.
   void Draw();
   // Records that `step` has led to a new state.
@@ -100,6 +103,7 @@ class Pixels : public EnvironmentWrapper {
   // the stacks that `out` has buffers for.
   void WritePixels(const ObservationBuffer& out);
 
+  const PixelOptions options_;
   std::vector<View> views_;
   std::vector<uint8_t> own_frame_;  // of an environment with images
   std::optional<Distractions> distractions_;

@@ -10,6 +10,9 @@
 namespace replicant::env {
 namespace {
 
+// of an unbounded actuator
+constexpr double kUnbounded = 1e10;
+
 int64_t TotalSize(const std::vector<ArraySpec>& arrays, DType dtype) {
   int64_t size = 0;
   for (const ArraySpec& array : arrays) {
@@ -48,6 +51,19 @@ int64_t ObservationSpec::Offset(const std::string& name) const {
     if (array.dtype == wanted.dtype) offset += array.shape.num_elements();
   }
   return offset;
+}
+
+bool ActionSpec::HasBounds(size_t i) const {
+  return minimum[i] > -kUnbounded && maximum[i] < kUnbounded;
+}
+
+void DrawAction(const ActionSpec& spec, RandomStream& random,
+                std::span<double> action) {
+  for (size_t i = 0; i < action.size(); ++i) {
+    action[i] = spec.HasBounds(i)
+                    ? random.Uniform(spec.minimum[i], spec.maximum[i])
+                    : random.Uniform(-1.0, 1.0);
+  }
 }
 
 void CheckAction(std::span<const double> action, const ActionSpec& spec,

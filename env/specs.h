@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "base/tensor/dtype.h"
 #include "base/tensor/shape.h"
 
@@ -42,7 +43,13 @@ struct ActionSpec {
   std::vector<double> maximum;
 
   int64_t size() const { return static_cast<int64_t>(minimum.size()); }
+  bool HasBounds(size_t i) const;
 };
+
+// Draws each element of `action`, which has spec.size() elements, uniformly
+// between its bounds; without bounds in [-1, 1].
+void DrawAction(const ActionSpec& spec, RandomStream& random,
+                std::span<double> action);
 
 // Throws InvalidArgument unless `action` has spec.size() finite elements.
 // `where` starts the message.

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/config/edit.h"
 #include "base/error.h"
 #include "base/rng.h"
+#include "env/renderer/scene.h"
 #include "env/select_arrays.h"
 
 namespace replicant::env {
@@ -134,6 +136,31 @@ void CheckPictures(config::Reader& reader, const TaskConfig& c) {
     reader.Error("distractions.background.enabled",
                  "true with pixels.renderer gl, which draws no background; "
                  "allowed: false, or renderer raycast or auto");
+  }
+}
+
+// The cameras of a simulation. Behind them only the ray caster draws a
+// background, so that auto is not gl with one.
+std::unique_ptr<Pixels> MakePixels(const TaskConfig& config,
+                                   std::unique_ptr<Environment> environment) {
+  PixelOptions options = config.pixels;
+  if (!config.distractions.background.is_enabled) {
+    return std::make_unique<Pixels>(std::move(environment), options);
+  }
+  options.cameras = options.Cameras();
+  for (CameraOptions& camera : options.cameras) {
+    RendererKind& kind = camera.renderer.kind;
+    if (kind == RendererKind::kAuto) kind = RendererKind::kRaycast;
+  }
+  try {
+    return std::make_unique<Pixels>(std::move(environment), options);
+  } catch (const UnsupportedScene& reason) {
+    const std::string_view why = reason.what();
+    throw ConfigError(
+        fmt::format("task.distractions.background.enabled: true, but only "
+                    "raycast draws a background, and not this model: {}; "
+                    "allowed: false",
+                    why.substr(0, why.find("; hint"))));
   }
 }
 
@@ -289,7 +316,7 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     if (config.has_pixels) {
       auto pixels =
           first_pixels == nullptr
-              ? std::make_unique<Pixels>(std::move(one), config.pixels)
+              ? MakePixels(config, std::move(one))
               : std::make_unique<Pixels>(std::move(one), *first_pixels);
       ChangePictures(config, backgrounds, seed, options.index, pixels.get());
       if (first_pixels == nullptr) first_pixels = pixels.get();
@@ -298,6 +325,24 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     environments.push_back(std::move(one));
   }
   return environments;
+}
+
+EnvironmentSpec DescribeConfiguredEnvironment(const TaskRegistry& registry,
+                                              const TaskConfig& config) {
+  TaskConfig blind = config;
+  const bool has_cameras =
+      config.has_pixels && !registry.Find(config.name).make_environment;
+  if (has_cameras) {
+    blind.has_pixels = false;
+    blind.distractions = {};
+  }
+  const std::unique_ptr<Environment> one =
+      MakeConfiguredEnvironment(registry, blind, /*seed=*/0, /*index=*/0);
+  EnvironmentSpec spec{.observations = one->observation_spec(),
+                       .actions = one->action_spec(),
+                       .has_unit_rewards = one->HasUnitRewards()};
+  if (has_cameras) AddPixels(config.pixels, &spec.observations);
+  return spec;
 }
 
 std::unique_ptr<Environment> MakeConfiguredEnvironment(

@@ -53,7 +53,8 @@ struct TaskConfig {
 // these and `seed` select their random streams. Throws as TaskRegistry::Find(),
 // LoadModel(), Pixels and Backgrounds do, and ConfigError for pixels, an MJCF
 // file, randomization, pushes or distractions with a task that is not a MuJoCo
-// simulation.
+// simulation, and for a background behind a model that only the renderer gl
+// can draw.
 std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,
     int64_t first_index, int64_t count);
@@ -63,6 +64,18 @@ std::vector<std::unique_ptr<Environment>> MakeConfiguredEnvironments(
     const mjModel& model, uint64_t seed, int64_t first_index, int64_t count);
 MjModelPtr LoadConfiguredModel(const TaskRegistry& registry,
                                const TaskConfig& config);
+// What an environment looks like from outside.
+struct EnvironmentSpec {
+  ObservationSpec observations;
+  ActionSpec actions;
+  // Environment::HasUnitRewards().
+  bool has_unit_rewards = false;
+};
+// The spec of the environments of `config`. Nothing is drawn: of a MuJoCo
+// simulation neither a renderer is made nor a background read. Throws as
+// MakeConfiguredEnvironments() does, and AddPixels().
+EnvironmentSpec DescribeConfiguredEnvironment(const TaskRegistry& registry,
+                                              const TaskConfig& config);
 // The environment with one index.
 std::unique_ptr<Environment> MakeConfiguredEnvironment(
     const TaskRegistry& registry, const TaskConfig& config, uint64_t seed,

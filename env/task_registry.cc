@@ -22,10 +22,12 @@ std::filesystem::path ModelPath(const TaskDefinition& task,
       options.suite_folder.empty() ? SuiteModelFolder() : options.suite_folder;
   if (!std::filesystem::is_directory(folder)) {
     throw IoError(fmt::format(
-        "{}: no folder {} with the Control Suite's models; hint: run "
-        "scripts/setup, or set REPLICANT_SUITE_MODELS to the folder "
-        "dm_control/suite of a dm_control 1.0.50",
-        task.name, folder.string()));
+        "{}: no folder {} with the Control Suite's models; hint: {}", task.name,
+        folder.string(),
+        options.suite_folder.empty()
+            ? "run scripts/setup, or set REPLICANT_SUITE_MODELS to the folder "
+              "dm_control/suite of a dm_control 1.0.50"
+            : "--set 'task.suite_folder=\"\"' takes the installed ones"));
   }
   return folder / task.model;
 }

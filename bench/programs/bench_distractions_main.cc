@@ -93,11 +93,10 @@ class Steps {
         out_({.state = state_, .pixels = pixels_, .steps = steps_}) {
     RandomStream random(/*seed=*/0, "bench-actions");
     const ActionSpec& spec = batch_.action_spec();
+    const size_t size = spec.minimum.size();
+    actions_.resize(kActionRows * kEnvironments * size);
     for (size_t row = 0; row < kActionRows * kEnvironments; ++row) {
-      for (size_t i = 0; i < spec.minimum.size(); ++i) {
-        actions_.push_back(random.Uniform(std::max(spec.minimum[i], -1.0),
-                                          std::min(spec.maximum[i], 1.0)));
-      }
+      DrawAction(spec, random, std::span(actions_).subspan(row * size, size));
     }
     Reset();
   }

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,12 +102,10 @@ Timing TimeFor(double seconds, const Step& step) {
 
 std::vector<double> RandomActions(const ActionSpec& spec, size_t rows) {
   RandomStream random(/*seed=*/0, "bench-actions");
-  std::vector<double> actions;
+  const size_t size = spec.minimum.size();
+  std::vector<double> actions(rows * size);
   for (size_t row = 0; row < rows; ++row) {
-    for (size_t i = 0; i < spec.minimum.size(); ++i) {
-      actions.push_back(random.Uniform(std::max(spec.minimum[i], -1.0),
-                                       std::min(spec.maximum[i], 1.0)));
-    }
+    DrawAction(spec, random, std::span(actions).subspan(row * size, size));
   }
   return actions;
 }

@@ -3,12 +3,14 @@
     python play.py RUN [--episodes 10] [--seed 0]
 
 Needs numpy, safetensors and dm_control. Reads the newest checkpoint of
-the run in folder RUN and prints the return of each episode in dm_control.
+the run in folder RUN and prints the return of each episode in dm_control, with
+its models: a run with task.mjcf or task.suite_folder had others.
 """
 
 import argparse
 import pathlib
 import re
+import sys
 
 import numpy as np
 from safetensors.numpy import load_file
@@ -19,6 +21,22 @@ def setting(run, section, key):
     text = (run / "config.yaml").read_text()
     lines = re.search(rf"^{section}:\n((?: .*\n)*)", text, re.MULTILINE)[1]
     return re.search(rf"^ +{key}: (.*)$", lines, re.MULTILINE)[1].strip('"')
+
+
+def observed_arrays(run):
+    """The names in task.observations, the arrays that the policy sees; none: all."""
+    text = (run / "config.yaml").read_text()
+    found = re.search(r"^task:\n(?:  .*\n)*?  observations: \[(.*)\]$", text, re.MULTILINE)
+    return re.findall(r"[^\s,\"]+", found[1]) if found else []
+
+
+def check_models(run):
+    """SystemExit for a run with a model of its own; a folder may be a copy of dm_control's."""
+    if setting(run, "task", "mjcf"):
+        raise SystemExit(f"{run}: task.mjcf names a model of its own; this example plays dm_control's")
+    if folder := setting(run, "task", "suite_folder"):
+        print(f"{run}: task.suite_folder is {folder}; this example plays dm_control's models",
+              file=sys.stderr)
 
 
 class Policy:
@@ -73,15 +91,17 @@ class Policy:
         return np.tanh(self.linear(last, x))
 
 
-def play(policy, environment, action_repeat):
-    """Returns the return of one episode: the sum of the rewards of all control steps."""
+def play(policy, environment, action_repeat, names=()):
+    """Returns the return of one episode: the sum of the rewards of all control steps.
+
+    names  of the arrays that the policy sees, in their order; none: all
+    """
     spec = environment.action_spec()
     step = environment.reset()
     total = 0.0
     while not step.last():
-        # the arrays of the observation in their order, as float32
         observation = np.concatenate(
-            [np.ravel(value) for value in step.observation.values()]
+            [np.ravel(step.observation[name]) for name in names or step.observation]
         ).astype(np.float32)
         action = policy(observation)
         action = spec.minimum + 0.5 * (action + 1.0) * (spec.maximum - spec.minimum)
@@ -99,13 +119,15 @@ def main():
     parser.add_argument("--episodes", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    check_models(options.run)
     from dm_control import suite
 
     domain, name = setting(options.run, "task", "name").split("-", maxsplit=1)
     action_repeat = int(setting(options.run, "task", "action_repeat"))
     environment = suite.load(domain, name, task_kwargs={"random": options.seed})
     policy = Policy(options.run)
-    returns = [play(policy, environment, action_repeat) for _ in range(options.episodes)]
+    names = observed_arrays(options.run)
+    returns = [play(policy, environment, action_repeat, names) for _ in range(options.episodes)]
     for value in returns:
         print(f"return {value:.1f}")
     print(f"mean   {np.mean(returns):.1f}")

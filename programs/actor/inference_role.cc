@@ -73,9 +73,8 @@ int ServeInference(const Invocation& invocation) {
       fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"inference", 0}});
   fleet::HeartbeatSender heartbeat(heartbeat_options);
   const auto seed = static_cast<uint64_t>(config.run.seed);
-  const agents::TaskSpec task = agents::MakeTaskSpec(
-      config.task, *env::MakeConfiguredEnvironment(invocation.registry.tasks,
-                                                   config.task, seed, 0));
+  const agents::TaskSpec task =
+      agents::MakeTaskSpec(config.task, invocation.registry.tasks);
   actors::BatchedPolicy policy(
       *config.MakeAgent(), task,
       {.backend =

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -135,10 +134,7 @@ void PlayRandomActions(ControlEnvironment& environment,
   const TimeStep first = environment.Reset({});
   if (recorder) recorder->Record(first);
   for (int64_t t = 0; t < options.random_steps; ++t) {
-    for (size_t i = 0; i < action.size(); ++i) {
-      action[i] = random.Uniform(std::max(spec.minimum[i], -1.0),
-                                 std::min(spec.maximum[i], 1.0));
-    }
+    DrawAction(spec, random, action);
     const TimeStep step = environment.Step(action, {});
     if (recorder) recorder->Record(step);
     episode_return += step.reward;

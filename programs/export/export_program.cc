@@ -59,7 +59,9 @@ std::map<std::string, std::string> MetadataOf(
   if (task.has_pixels) {
     metadata["frame_stack"] = std::to_string(task.frame_stack);
     metadata["state_size"] = std::to_string(task.state_size);
-    if (task.images.empty()) {
+    const bool is_simulation =
+        !invocation.registry.tasks.Find(config.task.name).make_environment;
+    if (task.images.empty() && is_simulation) {
       metadata["camera"] = config.task.pixels.Cameras()[0].camera;
     }
     for (const agents::ImageSpec& image : task.images) {

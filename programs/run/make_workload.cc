@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "env/task_config.h"
 #include "learner/data/encoded_images.h"
 #include "programs/run/check_run.h"
 #include "replicator/make_replicator.h"
@@ -28,10 +27,7 @@ data::ImageInput WithoutFiles(data::ImageInput images) {
 agents::TaskSpec TaskOf(const Invocation& invocation) {
   const RunConfig& config = invocation.config();
   CheckReplay(config.replay, config.learner.batch_size);
-  return agents::MakeTaskSpec(config.task,
-                              *env::MakeConfiguredEnvironment(
-                                  invocation.registry.tasks, config.task,
-                                  static_cast<uint64_t>(config.run.seed), 0));
+  return agents::MakeTaskSpec(config.task, invocation.registry.tasks);
 }
 
 std::unique_ptr<learner::Workload> MakeWorkload(

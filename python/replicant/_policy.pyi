@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 class Policy:
     def __init__(
             self, config_file: str, checkpoint: str, suite_folder: str, threads: int,
-            own_task: str, make_adapter: Callable[[], Any] | None) -> None: ...
+            seed: int, own_task: str, make_adapter: Callable[[], Any] | None) -> None: ...
 
     def act_pixels(
             self, observations: NDArray[numpy.uint8], states: NDArray[numpy.float32],

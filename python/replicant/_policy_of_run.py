@@ -10,6 +10,7 @@
 import difflib
 import functools
 import inspect
+import json
 import math
 import os
 import pathlib
@@ -21,6 +22,7 @@ import numpy as np
 
 from replicant import _make_env, _run_files
 from replicant._libraries import load_onednn, mujoco_if_any, suite_folder
+from replicant._scalar import seed_of
 from replicant.errors import InvalidArgument, IoError
 
 load_onednn()
@@ -36,6 +38,19 @@ if TYPE_CHECKING:
 def _checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     """Complete checkpoints, oldest first."""
     return sorted(path.parent for path in folder.glob("step-*/checkpoint.json"))
+
+
+def _best(checkpoints: list[pathlib.Path]) -> pathlib.Path | None:
+    """The one with the largest return, as evaluation::BestPolicy finds it: there may be two after a
+    crash."""
+    returns = {}
+    for checkpoint in checkpoints:
+        try:
+            about = json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))
+            returns[checkpoint] = float(about["metadata"]["return"])
+        except (OSError, ValueError, KeyError):  # damaged, or removed meanwhile
+            continue
+    return max(returns, key=returns.__getitem__, default=None)
 
 
 def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
@@ -54,12 +69,15 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
         return run, path
     if which not in ("newest", "best"):
         raise InvalidArgument(f"which: got {which!r}, want 'newest' or 'best'")
-    found = _checkpoints(run / ("checkpoints" if which == "newest" else "best"))
-    if not found:
+    if which == "newest":
+        found = max(_checkpoints(run / "checkpoints"), default=None)
+    else:
+        found = _best(_checkpoints(run / "best"))
+    if found is None:
         missing = "checkpoint" if which == "newest" else "evaluated policy in best"
         hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
         raise IoError(f"{given}: the run has no {missing} yet{hint}")
-    return run, found[-1]
+    return run, found
 
 
 def _numbers(values, name: str, dtype) -> np.ndarray:
@@ -129,12 +147,14 @@ class Policy:
 
     @classmethod
     def load(cls, run_or_checkpoint: str | os.PathLike, *, which: str = "newest",
-             num_threads: int = 1, make_env=None) -> "Policy":
+             num_threads: int = 1, make_env=None, seed: int | None = None) -> "Policy":
         """Loads the policy of a run, or of one checkpoint in it.
 
         which        of a run: its "newest" checkpoint, or the "best" by its evaluations
         num_threads  for the computation
         make_env     of a run that was trained with it, see replicant.train()
+        seed         of act(explore=...); None: drawn by the operating system, so that every load
+                     explores otherwise
         """
         run, checkpoint = _find(run_or_checkpoint, which)
         task = _run_files.flat_yaml(run / "config.yaml").get("task.name", "").strip('"')
@@ -151,11 +171,11 @@ class Policy:
                 return adapter
 
         core = _policy.Policy(str(run / "config.yaml"), str(checkpoint), suite_folder(),
-                              num_threads, _make_env.TASK, make_adapter)
+                              num_threads, seed_of(seed), _make_env.TASK, make_adapter)
         if own:
             own[0].select(core.environment["observations"])
-        return cls(core, run, checkpoint, {"num_threads": num_threads, "make_env": make_env},
-                   make_adapter, own)
+        options = {"num_threads": num_threads, "make_env": make_env, "seed": seed}
+        return cls(core, run, checkpoint, options, make_adapter, own)
 
     def __repr__(self):
         return f"<replicant.Policy {self.checkpoint}>"
@@ -181,7 +201,7 @@ class Policy:
                      stacks frames, a dictionary of the stacks of its images and a "state", or
                      episode() in the place of act()
         explore      standard deviation of Gaussian noise, where the range of actions is [-1, 1];
-                     0: the policy's own action
+                     0: the policy's own action. The noise is of load()'s seed
         """
         if explore is True or not 0.0 <= explore < math.inf:
             raise InvalidArgument(f"explore: got {explore!r}; want the standard deviation of the "

@@ -1,4 +1,7 @@
-"""Numbers and flags of a user's code, which may be arrays of one element."""
+"""Numbers and flags of a user's code, which may be arrays of one element, and seeds."""
+
+import operator
+import secrets
 
 import numpy as np
 
@@ -19,6 +22,16 @@ def number_of(value, name: str) -> float:
     if array.size != 1 or array.dtype.kind not in "biuf":
         raise InvalidArgument(f"the {name} is {value!r:.80}; want a number, or an array of one")
     return float(array.item())
+
+
+def seed_of(seed, want: str = "a whole number") -> int:
+    """A seed as an unsigned number of 64 bits; None: drawn by the operating system."""
+    if seed is None:
+        return secrets.randbits(64)
+    try:
+        return operator.index(seed) & 0xFFFFFFFFFFFFFFFF
+    except TypeError:
+        raise InvalidArgument(f"seed: got {seed!r:.80}, want {want}") from None
 
 
 def flag_of(value, name: str) -> bool:

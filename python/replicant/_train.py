@@ -163,11 +163,11 @@ class Run:
         """The learner's numbers so far, one array for each: step, critic_loss, ..."""
         return _columns(_run_files.records(self.folder / "learner.jsonl"))
 
-    def policy(self, which: str = "newest"):
+    def policy(self, which: str = "newest", *, seed: int | None = None):
         """replicant.Policy.load() of this run."""
         from replicant import Policy
 
-        return Policy.load(self.folder, which=which, make_env=self._make_env)
+        return Policy.load(self.folder, which=which, make_env=self._make_env, seed=seed)
 
     def __repr__(self):
         return f"<replicant.Run {self.folder}>"

@@ -117,7 +117,7 @@ class _Batch:
 
     def _reset(self, seed: int) -> None:
         self.is_used = True
-        # EnvPool takes its seed when it is made
+        # EnvPool takes its seed when it is made, by the user's function
         seeds = {} if self._is_envpool else {"seed": seed}
         result = self.environment.reset(**seeds)
         if not isinstance(result, tuple) or len(result) != 2:

@@ -2,18 +2,21 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "env/tasks/suite.h"
-#include "python/src/module.h"
 
 namespace replicant::python {
 namespace nb = nanobind;
@@ -98,27 +101,34 @@ void EnvironmentBatch::MakeEnvironments(const Seeds& seeds) {
     throw InvalidArgument(fmt::format("seed: got {} seeds for {} environments",
                                       seeds.size(), options_.num_environments));
   }
-  GilRelease release;
-  if (model_ == nullptr) {
-    model_ = env::LoadConfiguredModel(registry_, options_.task);
-  }
-  std::vector<std::unique_ptr<env::Environment>> all;
-  const auto make = [&](uint64_t seed, int64_t index, int64_t number) {
-    auto made = env::MakeConfiguredEnvironments(registry_, options_.task,
-                                                *model_, seed, index, number);
-    std::move(made.begin(), made.end(), std::back_inserter(all));
-  };
-  if (seeds.size() == 1) {
-    make(seeds[0], options_.first_index, options_.num_environments);
-  } else {
-    for (size_t i = 0; i < count; ++i) {
-      make(seeds[i], options_.first_index + static_cast<int64_t>(i), 1);
+  std::unique_ptr<env::VectorEnvironment> made;
+  {
+    const GilRelease release;
+    if (model_ == nullptr) {
+      model_ = env::LoadConfiguredModel(registry_, options_.task);
     }
+    std::vector<std::unique_ptr<env::Environment>> all;
+    const auto make = [&](uint64_t seed, int64_t index, int64_t number) {
+      auto some = env::MakeConfiguredEnvironments(registry_, options_.task,
+                                                  *model_, seed, index, number);
+      std::move(some.begin(), some.end(), std::back_inserter(all));
+    };
+    if (seeds.size() == 1) {
+      make(seeds[0], options_.first_index, options_.num_environments);
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        make(seeds[i], options_.first_index + static_cast<int64_t>(i), 1);
+      }
+    }
+    made = std::make_unique<env::VectorEnvironment>(
+        std::move(all), env::VectorOptions{.threads = options_.threads});
   }
-  // only once all are made: a failure leaves the old environments
+  // only once all are made: a failure leaves the old environments. With the
+  // GIL: another thread may read their number
+  environments_.swap(made);
+  const GilRelease release;
   cameras_.clear();
-  environments_ = std::make_unique<env::VectorEnvironment>(
-      std::move(all), env::VectorOptions{.threads = options_.threads});
+  made.reset();
   // new environments lie between the old ones, which leave holes: hundreds of
   // megabytes where there are a thousand
   if (count >= 16) malloc_trim(0);
@@ -132,7 +142,7 @@ void EnvironmentBatch::CheckNoneIsUnderWay(const char* call) const {
 }
 
 void EnvironmentBatch::Seed(const Seeds& seeds) {
-  CheckProcess();
+  const ExclusiveCall call = Begin();
   CheckNoneIsUnderWay("reset");
   MakeEnvironments(seeds);
 }
@@ -271,12 +281,33 @@ std::span<T> EnvironmentBatch::RowOf(std::span<T> all, int row) const {
   return all.subspan(static_cast<size_t>(row) * width, width);
 }
 
-void EnvironmentBatch::CheckProcess() const {
-  if (getpid() == process_) return;
-  throw Error(fmt::format(
-      "these environments were made in process {}, and this is its fork {}; "
-      "hint: make them in the child, or start it by the method 'spawn'",
-      process_, getpid()));
+ExclusiveCall EnvironmentBatch::Begin() {
+  if (getpid() != process_) {
+    throw Error(fmt::format(
+        "these environments were made in process {}, and this is its fork {}; "
+        "hint: make them in the child, or start it by the method 'spawn'",
+        process_, getpid()));
+  }
+  if (is_finished_) {
+    throw Error("the program ends, and these environments have ended with it");
+  }
+  return {&is_busy_, "these environments"};
+}
+
+void EnvironmentBatch::Finish() {
+  if (getpid() != process_ || task_functions() == nullptr) return;
+  is_finished_ = true;
+  while (is_busy_) {
+    const GilRelease release;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const GilRelease release;
+  std::vector<int> ids(static_cast<size_t>(num_under_way()));
+  try {
+    environments_->Receive(ids);
+  } catch (const std::exception& failure) {
+    spdlog::debug("a step that nobody received: {}", failure.what());
+  }
 }
 
 std::span<const double> EnvironmentBatch::CheckActions(const Actions& actions,
@@ -295,7 +326,6 @@ std::span<const double> EnvironmentBatch::CheckActions(const Actions& actions,
 }
 
 void EnvironmentBatch::ResetAll() {
-  CheckProcess();
   ResultArrays& arrays = TakeArrays();
   {
     GilRelease release;
@@ -307,11 +337,11 @@ void EnvironmentBatch::ResetAll() {
 nb::object EnvironmentBatch::Reset(
     const std::optional<nb::ndarray<const bool, nb::ndim<1>, nb::c_contig>>&
         mask) {
+  const ExclusiveCall call = Begin();
   if (!mask) {
     ResetAll();
     return ObservationOf(*now_);
   }
-  CheckProcess();
   if (mask->size() != all_ids_.size()) {
     throw InvalidArgument(fmt::format("reset_mask has {} elements, want {}",
                                       mask->size(), all_ids_.size()));
@@ -348,7 +378,6 @@ nb::object EnvironmentBatch::Reset(
 }
 
 void EnvironmentBatch::Advance(const Actions& actions) {
-  CheckProcess();
   const std::span<const double> elements =
       CheckActions(actions, all_ids_.size());
   if (options_.autoreset == AutoresetMode::kDisabled) {
@@ -398,6 +427,7 @@ nb::dict EnvironmentBatch::StartEpisodes() {
 }
 
 nb::tuple EnvironmentBatch::Step(const Actions& actions) {
+  const ExclusiveCall call = Begin();
   Advance(actions);
   nb::dict info;
   if (options_.autoreset == AutoresetMode::kSameStep) info = StartEpisodes();
@@ -406,19 +436,21 @@ nb::tuple EnvironmentBatch::Step(const Actions& actions) {
 }
 
 nb::tuple EnvironmentBatch::DmStep(const Actions& actions) {
+  const ExclusiveCall call = Begin();
   Advance(actions);
   return nb::make_tuple(now_->step_type, now_->reward, now_->discount,
                         ObservationOf(*now_));
 }
 
 nb::tuple EnvironmentBatch::DmReset() {
+  const ExclusiveCall call = Begin();
   ResetAll();
   return nb::make_tuple(now_->step_type, now_->reward, now_->discount,
                         ObservationOf(*now_));
 }
 
 void EnvironmentBatch::Send(const Actions& actions, const Ids& ids) {
-  CheckProcess();
+  const ExclusiveCall call = Begin();
   if (options_.autoreset != AutoresetMode::kNextStep) {
     throw InvalidArgument(
         "send: want autoreset_mode AutoresetMode.NEXT_STEP, the default");
@@ -430,7 +462,7 @@ void EnvironmentBatch::Send(const Actions& actions, const Ids& ids) {
 }
 
 nb::tuple EnvironmentBatch::Receive(int count) {
-  CheckProcess();
+  const ExclusiveCall call = Begin();
   if (count < 1) {
     throw InvalidArgument(
         fmt::format("recv: count must be >= 1, got {}", count));
@@ -471,13 +503,16 @@ nb::tuple EnvironmentBatch::Receive(int count) {
                         nb::object(arrays.truncated[rows]), info);
 }
 
-nb::object EnvironmentBatch::Render(int id, const env::CameraOptions& camera) {
-  CheckProcess();
+nb::object EnvironmentBatch::Render(int id, env::CameraOptions camera) {
+  const ExclusiveCall call = Begin();
   if (id < 0 || id >= size()) {
     throw InvalidArgument(
         fmt::format("render: environment {} is outside [0, {})", id, size()));
   }
   CheckNoneIsUnderWay("render");
+  const env::RendererOptions& configured = options_.task.pixels.camera.renderer;
+  camera.renderer.gl_platform = configured.gl_platform;
+  camera.renderer.egl_device = configured.egl_device;
   const std::string key =
       fmt::format("{} {} {} {}", camera.camera, camera.height, camera.width,
                   env::ToString(camera.renderer.kind));

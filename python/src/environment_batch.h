@@ -13,6 +13,7 @@
 #include "env/camera.h"
 #include "env/task_config.h"
 #include "env/vector_environment.h"
+#include "python/src/module.h"
 #include "python/src/python_task.h"
 
 namespace replicant::python {
@@ -51,7 +52,8 @@ struct EnvironmentBatchOptions {
 // Environments run without the GIL. A forked child must make its own batch,
 // since the threads do not exist there; a call in it throws.
 //
-// Thread-safety: one thread at a time calls the methods, with the GIL.
+// Thread-safety: one thread at a time calls the methods, with the GIL; a call
+// while another thread is in one throws Error.
 class EnvironmentBatch {
  public:
   using Actions = nanobind::ndarray<const double, nanobind::c_contig,
@@ -91,7 +93,12 @@ class EnvironmentBatch {
   nanobind::tuple Receive(int count);
 
   // Draws environment `id`, uint8 [height, width, 3].
-  nanobind::object Render(int id, const env::CameraOptions& camera);
+  nanobind::object Render(int id, env::CameraOptions camera);
+
+  // For the end of the program, after which no thread may take the GIL: with a
+  // task in Python waits for the call of another thread and for the steps that
+  // are under way. Later calls throw Error.
+  void Finish();
 
   // The functions of a task written in Python; null: none.
   TaskFunctions* task_functions() const {
@@ -153,7 +160,9 @@ class EnvironmentBatch {
   // For kSameStep: starts the episodes of the environments that are at their
   // end; returns the info with their last observations.
   nanobind::dict StartEpisodes();
-  void CheckProcess() const;
+  // Begins a public call. Throws Error in a fork, after Finish(), and while
+  // another thread is in a call.
+  ExclusiveCall Begin();
   // Throws InvalidArgument, with the name of the call.
   void CheckNoneIsUnderWay(const char* call) const;
   std::span<const double> CheckActions(const Actions& actions,
@@ -163,6 +172,8 @@ class EnvironmentBatch {
   const nanobind::module_ numpy_;
   const pid_t process_;
   const env::TaskRegistry registry_;
+  bool is_busy_ = false;
+  bool is_finished_ = false;
   env::MjModelPtr model_;
   std::unique_ptr<env::VectorEnvironment> environments_;
   std::vector<env::ArraySpec> arrays_;

@@ -120,22 +120,33 @@ void BindBatch(nb::module_& module) {
              c.action_repeat_reward = is_sum ? env::RewardReduction::kSum
                                              : env::RewardReduction::kMean;
            })
+      // of set_pixels() and of EnvironmentBatch.render()
+      .def("set_gl",
+           [](env::TaskConfig& c, const std::string& platform, int egl_device) {
+             env::RendererOptions& shared = c.pixels.camera.renderer;
+             shared.gl_platform = env::ParseGlPlatform(platform);
+             shared.egl_device = egl_device;
+           })
       .def("set_pixels",
            [](env::TaskConfig& c, const std::vector<std::string>& cameras,
               const std::vector<std::pair<int, int>>& sizes,
               const std::string& renderer, int frame_stack) {
              c.has_pixels = true;
              c.pixels.cameras.clear();
+             const env::RendererOptions& shared = c.pixels.camera.renderer;
              for (size_t i = 0; i < cameras.size(); ++i) {
                const auto [height, width] = sizes.at(i);
-               c.pixels.cameras.push_back(
+               env::CameraOptions& camera = c.pixels.cameras.emplace_back(
                    CameraOf(cameras[i], height, width, renderer));
+               camera.renderer.gl_platform = shared.gl_platform;
+               camera.renderer.egl_device = shared.egl_device;
              }
              c.pixels.frame_stack = frame_stack;
            });
 
   nb::class_<EnvironmentBatch>(module, "EnvironmentBatch",
-                               nb::type_slots(batch_slots))
+                               nb::type_slots(batch_slots),
+                               nb::is_weak_referenceable())
       .def(
           "__init__",
           [](EnvironmentBatch* self, const env::TaskConfig& task,
@@ -170,6 +181,7 @@ void BindBatch(nb::module_& module) {
             return self.Render(id, CameraOf(camera, height, width, renderer));
           },
           "id"_a, "camera"_a, "height"_a, "width"_a, "renderer"_a)
+      .def("finish", &EnvironmentBatch::Finish)
       .def_prop_ro("num_under_way", &EnvironmentBatch::num_under_way)
       .def_prop_ro("observation_arrays", &ArraysOf)
       .def_prop_ro(

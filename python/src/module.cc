@@ -1,5 +1,6 @@
 #include "python/src/module.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
@@ -45,6 +46,17 @@ void Translate(const std::exception_ptr& exception, void* /*payload*/) {
 }  // namespace
 
 void TranslateErrors() { nb::register_exception_translator(Translate); }
+
+ExclusiveCall::ExclusiveCall(bool* is_busy, const char* object)
+    : is_busy_(is_busy) {
+  if (*is_busy) {
+    throw Error(
+        fmt::format("another thread is in a call of {}; hint: a lock, "
+                    "or one for each thread",
+                    object));
+  }
+  *is_busy = true;
+}
 
 void SetUpModule() {
   InitLogging({.role = "python", .level = LogLevel::kWarning});

@@ -33,4 +33,18 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
+// A call of an object that one thread at a time may use. It releases the GIL,
+// but begins and ends with it, which guards `is_busy`.
+class ExclusiveCall {
+ public:
+  // Throws Error if another thread is in a call of `object`.
+  ExclusiveCall(bool* is_busy, const char* object);
+  ~ExclusiveCall() { *is_busy_ = false; }
+  ExclusiveCall(const ExclusiveCall&) = delete;
+  ExclusiveCall& operator=(const ExclusiveCall&) = delete;
+
+ private:
+  bool* const is_busy_;
+};
+
 }  // namespace replicant::python

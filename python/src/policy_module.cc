@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "actors/policy_runner.h"
@@ -57,24 +58,46 @@ struct PolicyConfig {
           "policy that Python can load",
           file, c.workload));
     }
-    if (c.task.suite_folder.empty()) c.task.suite_folder = suite_folder;
+    c.FindSuite(suite_folder);
     return c;
+  }
+
+ private:
+  // A run in containers has their folder, whose models are the installed ones.
+  void FindSuite(const std::string& installed) {
+    std::string& folder = task.suite_folder;
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder, ignored)) return;
+    if (!folder.empty() && task.mjcf.empty()) {
+      const std::string warning = fmt::format(
+          "policy: no folder {}, the run's task.suite_folder; the models of {} "
+          "take its place",
+          folder, installed);
+      if (PyErr_WarnEx(PyExc_UserWarning, warning.c_str(), /*stack_level=*/2) !=
+          0) {
+        nb::raise_python_error();
+      }
+    }
+    folder = installed;
   }
 };
 
 // A trained policy for batches of any size; a size that is new compiles a plan.
 //
-// Thread-safety: one thread at a time.
+// Thread-safety: one thread at a time; a call while another thread is in one
+// throws Error.
 class Policy {
  public:
   // `own_task` is the name of the task that `make_adapter` makes
-  // (python/src/python_environment.h), unless that is None.
+  // (python/src/python_environment.h), unless that is None. `seed` is of the
+  // noise.
   Policy(const std::string& config_file, const std::string& checkpoint,
-         const std::string& suite_folder, int threads,
+         const std::string& suite_folder, int threads, uint64_t seed,
          const std::string& own_task, const nb::object& make_adapter)
       : config_(PolicyConfig::FromFile(config_file, suite_folder)),
         checkpoint_(checkpoint),
         threads_(threads),
+        seed_(seed),
         agent_(agents::d4pg::MakeAgent(config_.agent)),
         task_(TaskOf(config_.task, own_task, make_adapter)) {
     GilRelease release;
@@ -98,6 +121,7 @@ class Policy {
                       "fork {}; hint: load it in the child",
                       process_, getpid()));
     }
+    const ExclusiveCall call(&is_busy_, "this policy");
     const nb::object actions = nb::module_::import_("numpy").attr("empty")(
         nb::make_tuple(rows, task_.action_size()), "float64");
     const auto out = nb::cast<nb::ndarray<double, nb::c_contig>>(actions);
@@ -142,9 +166,7 @@ class Policy {
       registry.Add(DefinePythonEnvironment(own_task, make_adapter));
     }
     GilRelease release;
-    return agents::MakeTaskSpec(
-        config, *env::MakeConfiguredEnvironment(registry, config, /*seed=*/0,
-                                                /*index=*/0));
+    return agents::MakeTaskSpec(config, registry);
   }
 
   actors::PolicyRunner& RunnerFor(int64_t rows) {
@@ -154,7 +176,8 @@ class Policy {
           *agent_, task_,
           actors::PolicyRunnerOptions{.threads = threads_,
                                       .num_environments = rows,
-                                      .is_evaluated = true});
+                                      .is_evaluated = true,
+                                      .seed = seed_});
       info_ = runtime::LoadPartOfCheckpoint(checkpoint_, made->variables());
       runner = std::move(made);
     }
@@ -165,12 +188,14 @@ class Policy {
   const PolicyConfig config_;
   const std::filesystem::path checkpoint_;
   const int threads_;
+  const uint64_t seed_;
   const std::shared_ptr<const agents::Agent> agent_;
   const agents::TaskSpec task_;
   // by number of rows
   std::map<int64_t, std::unique_ptr<actors::PolicyRunner>> runners_;
   runtime::CheckpointInfo info_;
   int64_t num_calls_ = 0;
+  bool is_busy_ = false;
 };
 
 // Keys of the run's task that replicant.envs.make_vec() cannot give.
@@ -186,9 +211,14 @@ std::vector<std::string> KeysLeftOut(const env::TaskConfig& task) {
 nb::dict EnvironmentOf(const PolicyConfig& config) {
   nb::dict options;
   options["task"] = config.task.name;
+  options["suite_folder"] = config.task.suite_folder;
   if (!config.task.mjcf.empty()) options["mjcf"] = config.task.mjcf;
   options["action_repeat"] = config.task.action_repeat;
   options["observations"] = nb::cast(config.task.observations);
+  // of all cameras
+  const env::RendererOptions& renderer = config.task.pixels.camera.renderer;
+  options["gl_platform"] = std::string(env::ToString(renderer.gl_platform));
+  options["egl_device"] = renderer.egl_device;
   if (config.task.has_pixels) {
     const auto cameras = config.task.pixels.Cameras();
     nb::list sizes, names;
@@ -200,7 +230,7 @@ nb::dict EnvironmentOf(const PolicyConfig& config) {
     options["pixels"] = is_one ? nb::object(sizes[0]) : sizes;
     options["state"] = config.task.has_state_beside_pixels;
     options["camera"] = is_one ? nb::object(names[0]) : names;
-    options["renderer"] = std::string(env::ToString(cameras[0].renderer.kind));
+    options["renderer"] = std::string(env::ToString(renderer.kind));
     options["frame_stack"] = config.task.pixels.frame_stack;
   }
   return options;
@@ -214,9 +244,9 @@ NB_MODULE(_policy, module) {
   SetUpModule();
   nb::class_<Policy>(module, "Policy")
       .def(nb::init<const std::string&, const std::string&, const std::string&,
-                    int, const std::string&, const nb::object&>(),
+                    int, uint64_t, const std::string&, const nb::object&>(),
            "config_file"_a, "checkpoint"_a, "suite_folder"_a, "threads"_a,
-           "own_task"_a, "make_adapter"_a.none())
+           "seed"_a, "own_task"_a, "make_adapter"_a.none())
       .def("act_pixels", &Policy::Act<uint8_t>, "observations"_a, "states"_a,
            "rows"_a, "noise_scale"_a)
       .def("act_state", &Policy::Act<float>, "observations"_a, "states"_a,

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <exception>
 #include <map>
+#include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "python/src/module.h"
@@ -16,6 +18,13 @@
 namespace replicant::python {
 namespace nb = nanobind;
 namespace {
+
+// Held by one batch at a time, whose threads keep their renderers for the next
+// one. Locked before the mutex of a renderer.
+Mutex& BatchMutex() {
+  static Mutex mutex;
+  return mutex;
+}
 
 struct Format {
   const char* shape;
@@ -123,38 +132,43 @@ const mjvOption& OptionAt(const nb::object& option) {
 }
 
 SceneRenderer::SceneRenderer(const nb::object& model, bool is_known,
-                             const SceneRenderer* like) {
-  if (!is_known) bound_.emplace(model);
-  renderer_ = std::make_unique<env::RaycastRenderer>(
-      is_known ? ModelAt(model) : bound_->get(),
-      like == nullptr ? nullptr : like->renderer_.get());
+                             const SceneRenderer* like)
+    : is_known_(is_known) {
+  if (!is_known) bound_ = std::make_unique<BoundModel>(model);
+  const mjModel& drawn = is_known ? ModelAt(model) : bound_->get();
+  if (like == nullptr) {
+    renderer_ = std::make_unique<env::RaycastRenderer>(drawn);
+    return;
+  }
+  const MutexLock lock(like->mutex_);
+  renderer_ =
+      std::make_unique<env::RaycastRenderer>(drawn, like->renderer_.get());
 }
 
 void SceneRenderer::Render(const nb::object& model, const nb::object& scene,
                            Output output, int height, int width,
                            const OutputArray& out) {
   CheckOutput(output, height, width, 1, out);
-  const mjModel& drawn = bound_ ? bound_->get() : ModelAt(model);
   auto* const bytes = static_cast<std::byte*>(out.data());
-  if (!bound_) {
-    const mjvScene& taken = SceneAt(scene);
-    const GilRelease release;
-    const MutexLock lock(mutex_);
-    return Draw(*renderer_, drawn, taken, output, height, width, bytes);
-  }
-  BoundScene copy;
-  const mjvScene& taken = copy.Take(scene);
+  const mjModel* const known = is_known_ ? &ModelAt(model) : nullptr;
+  std::optional<BoundScene> copy;
+  const mjvScene& taken =
+      is_known_ ? SceneAt(scene) : copy.emplace().Take(scene);
   const GilRelease release;
   const MutexLock lock(mutex_);
-  Draw(*renderer_, drawn, taken, output, height, width, bytes);
+  Draw(*renderer_, known != nullptr ? *known : bound_->get(), taken, output,
+       height, width, bytes);
 }
 
 void SceneRenderer::ReloadAssets(const nb::object& model) {
-  if (bound_) bound_.emplace(model);
-  const mjModel& reloaded = bound_ ? bound_->get() : ModelAt(model);
+  std::unique_ptr<BoundModel> bound;
+  if (!is_known_) bound = std::make_unique<BoundModel>(model);
+  const mjModel& reloaded = bound ? bound->get() : ModelAt(model);
   const GilRelease release;
+  const MutexLock batch(BatchMutex());
   const MutexLock lock(mutex_);
   renderer_->ReloadAssets(reloaded);
+  bound_ = std::move(bound);
   own_.clear();
 }
 
@@ -193,9 +207,7 @@ void SceneRenderer::RenderBatch(const std::vector<View>& views, Output output,
   const size_t threads = std::clamp<size_t>(static_cast<size_t>(num_threads), 1,
                                             std::max<size_t>(1, groups.size()));
   const GilRelease release;
-  // one batch at a time: the threads' renderers are kept for the next one
-  static Mutex batch;
-  const MutexLock lock(batch);
+  const MutexLock lock(BatchMutex());
   for (const View& view : views) {
     auto& own = view.renderer->own_;
     if (own.size() < threads) own.resize(threads);

@@ -4,7 +4,6 @@
 #include <nanobind/ndarray.h>
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/mutex.h"
@@ -31,7 +30,8 @@ using OutputArray =
 // if `is_known`: the loaded MuJoCo is the one whose headers this module was
 // built with. Otherwise they are copied by BoundModel and BoundScene.
 //
-// Thread-safety: Render() may be called by several threads, one after another.
+// Thread-safety: any thread may call any method, with the GIL, which is
+// released while the call draws or waits for others.
 class SceneRenderer {
  public:
   // Takes over unchanged textures of `like`, which may be null. Throws
@@ -68,8 +68,9 @@ class SceneRenderer {
   void DrawView(const View& view, Output output, int height, int width,
                 const mjvOption* option, size_t thread, std::byte* out);
 
-  std::optional<BoundModel> bound_;
-  Mutex mutex_;
+  const bool is_known_;
+  mutable Mutex mutex_;
+  std::unique_ptr<BoundModel> bound_ GUARDED_BY(mutex_);  // unless known
   std::unique_ptr<env::RaycastRenderer> renderer_;
   std::vector<Own> own_;  // by thread of a batch
 };

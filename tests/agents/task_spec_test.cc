@@ -89,6 +89,35 @@ TEST(TaskSpecTest, OfSeveralCameras) {
             (std::vector<ImageSpec>{{"pixels", Shape({16, 24, 6})}}));
 }
 
+// Of cameras whose renderer lacks its device, before a background that lacks
+// its folder.
+TEST(TaskSpecTest, OfATaskThatNobodyPlays) {
+  const env::TaskRegistry registry(env::SuiteTasks());
+  env::TaskConfig config = {.name = "cheetah-run",
+                            .observations = {"velocity"},
+                            .has_pixels = true,
+                            .has_state_beside_pixels = true};
+  config.pixels = {.cameras = {{.camera = "side", .height = 16, .width = 24},
+                               {.camera = "back", .height = 8, .width = 8}},
+                   .frame_stack = 2};
+  const TaskSpec played = MakeTaskSpec(config, *Make(config));
+  for (env::CameraOptions& camera : config.pixels.cameras) {
+    camera.renderer = {.kind = env::RendererKind::kGl,
+                       .gl_platform = env::GlPlatform::kEglDevice,
+                       .egl_device = 63};
+  }
+  config.distractions.background = {.is_enabled = true, .folder = "/nowhere"};
+  const TaskSpec spec = MakeTaskSpec(config, registry);
+  EXPECT_EQ(spec.images, played.images);
+  EXPECT_EQ(spec.observation, played.observation);
+  EXPECT_EQ(spec.state_size, 9);
+  EXPECT_EQ(spec.frame_bytes(), played.frame_bytes());
+  EXPECT_EQ(spec.action_minimum, played.action_minimum);
+  EXPECT_TRUE(spec.has_unit_rewards);
+  config.pixels.cameras.clear();
+  EXPECT_EQ(MakeTaskSpec(config, registry).observation, Shape({84, 84, 6}));
+}
+
 TEST(TaskSpecTest, ScalesActions) {
   const TaskSpec spec{.action_minimum = {-2.0, 0.0},
                       .action_maximum = {4.0, 1.0}};

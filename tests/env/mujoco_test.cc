@@ -117,6 +117,18 @@ TEST(MujocoTest, AMissingFileIsNamed) {
             "MJCF: /nowhere/model.xml: no such file");
 }
 
+TEST(MujocoTest, AnArchiveWithANameInCapitalsIsNamed) {
+  const TemporaryFolder folder;
+  for (const char* name : {"UP.MJZ", "up.Zip"}) {
+    const auto path = folder.path() / name;
+    AtomicWriteFile(path, "PK");
+    EXPECT_EQ(MessageOfLoading(path),
+              "MJCF: " + path.string() +
+                  ": MuJoCo knows an archive by .mjz or .zip in small letters; "
+                  "hint: rename it");
+  }
+}
+
 TEST(MujocoTest, AMissingMeshOrTextureIsNamed) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "model.xml";

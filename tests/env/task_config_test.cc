@@ -11,6 +11,10 @@
 #include "base/config/edit.h"
 #include "base/config/load.h"
 #include "base/error.h"
+#include "base/fs.h"
+#include "base/images/encode_png.h"
+#include "env/renderer/scene.h"
+#include "tests/env/small_task.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::env {
@@ -269,6 +273,33 @@ TEST(TaskConfigTest, ChangesOfPicturesWithoutPicturesAreRefused) {
             "run.yaml:2:38: distractions.background.enabled: true with "
             "pixels.renderer gl, which draws no background; allowed: false, or "
             "renderer raycast or auto");
+}
+
+// Auto would be gl, which draws no background.
+TEST(TaskConfigTest, ABackgroundBehindAModelOfGlsIsRefused) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "videos");
+  AtomicWriteFile(folder.path() / "videos/0.png",
+                  data::EncodePng({.height = 4, .width = 4},
+                                  std::vector<uint8_t>(size_t{4} * 4 * 3)));
+  TaskDefinition task = testing::DefineSmallTask(folder);
+  std::string model = testing::kSmallModel;
+  model.insert(model.find("<worldbody>"),
+               R"(<visual><quality numslices="300"/></visual>)");
+  AtomicWriteFile(task.model, model);
+  const TaskRegistry registry({task});
+  TaskConfig config{.name = "small-push", .has_pixels = true};
+  config.distractions.background = {
+      .is_enabled = true, .folder = (folder.path() / "videos").string()};
+  const std::string reason = MessageOf<UnsupportedScene>([&] {
+    MakeRenderer(*LoadConfiguredModel(registry, config),
+                 {.kind = RendererKind::kRaycast});
+  });
+  EXPECT_EQ(MessageOf<ConfigError>(
+                [&] { MakeConfiguredEnvironment(registry, config, 1, 0); }),
+            "task.distractions.background.enabled: true, but only raycast "
+            "draws a background, and not this model: " +
+                reason + "; allowed: false");
 }
 
 // Frames of an environment's own images, too.

@@ -43,8 +43,7 @@ TEST(TaskRegistryTest, MissingModelsAreAnErrorThatSaysWhatToDo) {
         LoadModel(registry.Find("cheetah-run"), {.suite_folder = "/nowhere"});
       }),
       "cheetah-run: no folder /nowhere with the Control Suite's models; hint: "
-      "run scripts/setup, or set REPLICANT_SUITE_MODELS to the folder "
-      "dm_control/suite of a dm_control 1.0.50");
+      "--set 'task.suite_folder=\"\"' takes the installed ones");
   const TemporaryFolder empty;
   EXPECT_EQ(
       MessageOf<IoError>([&] {

@@ -312,6 +312,12 @@ def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(
         out["episode_1/rewards"][2] = np.nan
     assert message_of(InvalidArgument, **keys) == (
         f"{file}: episode 1: step 2: the reward is nan")
+    with h5py.File(file, "a") as out:
+        rewards = out["episode_1/rewards"][:].astype(np.float64)
+        del out["episode_1/rewards"]
+        out["episode_1/rewards"] = [*rewards[:2], 1e39, *rewards[3:]]
+    assert message_of(InvalidArgument, **keys) == (
+        f"{file}: episode 1: step 2: the reward is 1e+39, want a number of float32")
     (tmp_path / "map.yaml").write_text("format: minari\npath: d\n")
     assert main(["import", str(tmp_path / "map.yaml"), "--to", str(tmp_path / "prior")]) == 1
     assert not (tmp_path / "prior").exists()

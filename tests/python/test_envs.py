@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 import warnings
 
 import dm_env
@@ -392,6 +393,38 @@ def test_options_that_are_no_whole_numbers_are_refused(name, value, number):
     with pytest.raises(errors.InvalidArgument) as refused:
         envs.make_vec("cartpole-balance", **{name: value})
     assert str(refused.value) == f"{name}: got {number}, want a whole number"
+
+
+@pytest.mark.parametrize("size", [240, (240,), (240, 320, 3)])
+def test_a_size_that_is_no_pair_is_refused(size):
+    with pytest.raises(errors.InvalidArgument) as refused:
+        envs.make_vec("cartpole-balance", render_size=size)
+    assert str(refused.value) == f"render_size: got {size}, want (height, width)"
+
+
+def test_a_second_thread_in_a_call_is_refused():
+    entered, go_on = threading.Event(), threading.Event()
+
+    def reward(physics):
+        entered.set()
+        assert go_on.wait(60)
+        return 1.0
+
+    env = envs.make_vec(own_task(reward=reward), 2, num_threads=1, render_mode="rgb_array")
+    env.reset()
+    actions = np.zeros((2, 1))
+    thread = threading.Thread(target=env.step, args=(actions,))
+    thread.start()
+    try:
+        assert entered.wait(60)
+        for call in (lambda: env.step(actions), env.reset, lambda: env.reset(seed=1), env.render,
+                     lambda: env.send(actions, [0, 1]), lambda: env.recv(1)):
+            with pytest.raises(errors.Error, match="another thread is in a call of these env"):
+                call()
+    finally:
+        go_on.set()
+        thread.join()
+    np.testing.assert_array_equal(env.step(actions)[1], [1.0, 1.0])
 
 
 def test_copies_without_a_seed_differ():

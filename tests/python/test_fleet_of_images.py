@@ -1,6 +1,7 @@
 """A fleet trains environments of Python from images and numbers, from goals, and from a batch."""
 
 import json
+import os
 import pathlib
 import runpy
 import subprocess
@@ -44,6 +45,13 @@ def test_a_fleet_learns_from_an_image_and_selected_numbers(tmp_path):
     # numbers of a thousand were normalized: the learner's mean is theirs
     mean = variable_of(run, "observations/mean")
     assert mean.shape == (4,) and (np.abs(mean[:2] - 500) < 200).all() and (np.abs(mean[2:]) < 1).all()
+    # keys of the model's metadata, as protobuf writes them: there is no camera of a model of MuJoCo
+    model = tmp_path / "model.onnx"
+    subprocess.run([*_process.python("replicant"), "export", "--checkpoint", run.folder, "--to", model],
+                   env={**os.environ, "REPLICANT_MAKE_ENV": f"{EXAMPLE}:Cursor"}, check=True,
+                   timeout=280)
+    assert b"\n\x0bframe_stack\x12" in model.read_bytes()
+    assert b"\n\x06camera\x12" not in model.read_bytes()
 
 
 @pytest.mark.parametrize("program, images, numbers", [

@@ -66,9 +66,35 @@ except KeyboardInterrupt:
     assert child.wait(60) == 0
 
 
+# whose functions leave the GIL to others
+OWN_TASK = """
+import time
+import numpy as np
+from replicant import envs
+def reward(physics):
+    time.sleep(0.01)
+    return 1.0
+model = "<mujoco><worldbody><body><joint/><geom size='.1'/></body></worldbody></mujoco>"
+task = envs.Task("still", model, reward)
+env = envs.make_vec(task, 4, num_threads=2)
+env.reset()
+actions = np.zeros((4, 0))
+"""
+
+
+@pytest.mark.parametrize("end, code", [("", 0), ("import sys; sys.exit(3)", 3)])
+def test_a_program_may_end_before_the_steps_that_it_sent(end, code):
+    program = f"{OWN_TASK}env.send(actions, range(4))\n{end}"
+    for _ in range(3):
+        ended = subprocess.run([sys.executable, "-c", program], timeout=60, stderr=subprocess.PIPE,
+                               text=True)
+        assert (ended.returncode, ended.stderr) == (code, "")
+
+
 # what a daemon thread repeats until the program ends
 DAEMONS = {
     "step": (ENVS, "env.step(actions)"),
+    "step of a task in Python": (OWN_TASK, "env.step(actions)"),
     "sample": (REPLAY + "reader = service.reader()\n", "reader.sample()"),
     "status": (REPLAY, "service.status()"),
 }

@@ -4,6 +4,7 @@ MuJoCo's renderer needs OSMesa. One process for each comparison: on OSMesa, MuJo
 garbage once an older renderer of the process was closed.
 """
 
+import concurrent.futures
 import copy
 import os
 import pathlib
@@ -343,6 +344,18 @@ def test_a_batch_takes_an_option():
     renderer.update_scene(data, 0, option)
     np.testing.assert_array_equal(empty[0], renderer.render())
     assert (empty != render.render_batch(model, [data], 0, 30, 40)).any()
+
+
+def test_batches_on_several_threads_reload_the_same_model():
+    model, data = model_and_data()
+    want = render.render_batch(model, [data] * 2, 0, 30, 40)
+
+    def draw(_):
+        return render.render_batch(model, [data] * 2, 0, 30, 40, reload_assets=True)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for found in pool.map(draw, range(200)):
+            np.testing.assert_array_equal(found, want)
 
 
 def test_renderers_work_on_several_threads():

@@ -6,6 +6,8 @@ import pathlib
 import pickle
 import re
 import runpy
+import shlex
+import shutil
 import subprocess
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import replicant
 from replicant import errors
 from replicant import _libraries, _process
+from replicant._policy_of_run import _find
 
 CONFIG = pathlib.Path(__file__).parents[2] / "configs/cartpole_swingup_state.yaml"
 # far below what the task needs: only the parts are tested
@@ -99,6 +102,44 @@ def test_a_policy_plays_the_runs_own_model_from_any_folder(tmp_path, monkeypatch
     assert light[0] != pytest.approx(returns[0], rel=1e-2)
 
 
+def test_a_policy_plays_the_models_of_the_runs_suite_folder(tmp_path):
+    own, suite = tmp_path / "suite", pathlib.Path(_libraries.suite_folder())
+    shutil.copytree(suite / "common", own / "common")
+    model = (suite / "cartpole.xml").read_text()
+    (own / "cartpole.xml").write_text(model.replace('mass=".1"', 'mass="2"'))
+    heavy = replicant.train(CONFIG, {**SHORT, "task.suite_folder": own},
+                            folder=tmp_path / "run").wait(timeout=280)
+    returns = heavy.policy().evaluate(1, seed=0)
+    assert first_return_by_evaluator(heavy) == pytest.approx(returns[0], rel=1e-3)
+    # as the folder of a container, on another machine
+    moved = own.rename(tmp_path / "moved")
+    with pytest.warns(UserWarning, match=f"no folder {own}, the run's task.suite_folder; the models "
+                                         f"of {suite} take its place"):
+        policy = heavy.policy()
+    assert policy.evaluate(1, seed=0)[0] != pytest.approx(returns[0], rel=1e-2)
+    np.testing.assert_array_equal(policy.evaluate(1, seed=0, suite_folder=moved), returns)
+    evaluator = [*_process.python("replicant"), "evaluator", "--checkpoint", heavy.folder, "--json"]
+    refused = subprocess.run(evaluator, stderr=subprocess.PIPE, text=True, timeout=280)
+    assert refused.returncode != 0
+    hint = re.search("no folder .*; hint: (--set .*) takes the installed ones", refused.stderr)[1]
+    subprocess.run([*evaluator, *shlex.split(hint)], stdout=subprocess.DEVNULL, check=True,
+                   timeout=280)
+
+
+def test_the_noise_of_a_policy_is_of_its_seed(run):
+    def noise(seed):
+        policy = run.policy(seed=seed)
+        return [policy.act(np.zeros((8, 5)), explore=0.3).tolist() for _ in range(2)]
+
+    first, second = noise(7)
+    assert first != second and noise(7) == [first, second] and noise(8) != [first, second]
+    assert noise(None) != noise(None)
+    copied = pickle.loads(pickle.dumps(run.policy(seed=7)))
+    assert copied.act(np.zeros((8, 5)), explore=0.3).tolist() == first
+    with pytest.raises(errors.InvalidArgument, match="seed: got 1.5, want a whole number"):
+        run.policy(seed=1.5)
+
+
 def test_an_evaluation_says_what_of_the_task_it_leaves_out(tmp_path):
     delayed = replicant.train(CONFIG, {**SHORT, "task.disturbances.delays.actions": 2},
                               folder=tmp_path / "run").wait(timeout=280)
@@ -140,6 +181,18 @@ def test_a_policy_of_pixels_sees_what_the_evaluator_sees(tmp_path):
     with pytest.raises(errors.InvalidArgument, match="(?s)the observation is array.*want numbers"):
         policy.act(observation.astype(complex))
     assert first_return_by_evaluator(pixels) == pytest.approx(policy.evaluate(1)[0], rel=1e-3)
+    # a device that this machine lacks is wanted for pictures alone
+    config = pixels.folder / "config.yaml"
+    text = config.read_text()
+    for key, value, other in (("renderer", "auto", "gl"), ("gl_platform", "auto", "egl"),
+                              ("egl_device", "0", "63")):
+        assert f"    {key}: {value}\n" in text
+        text = text.replace(f"    {key}: {value}\n", f"    {key}: {other}\n")
+    config.write_text(text)
+    elsewhere = pixels.policy()
+    np.testing.assert_array_equal(elsewhere.act(observation), policy.act(observation))
+    with pytest.raises(errors.DeviceError, match="(?i)egl"):
+        elsewhere.make_env()
 
 
 def test_the_example_films_a_policy(run, tmp_path):
@@ -260,6 +313,17 @@ def test_a_young_runs_checkpoints_are_named(tmp_path):
     assert message(best.parent) == (
         f"{best.parent}: no checkpoint; hint: {tmp_path}, or a folder step-... in its checkpoints "
         "or best")
+
+
+def test_the_best_policy_has_the_largest_return(tmp_path):
+    # after a crash there may be two, or a damaged one
+    (tmp_path / "config.yaml").touch()
+    for step, text in ((4, '{"metadata": {"return": "9.5"}}'), (8, '{"metadata": {"return": "10"}}'),
+                       (12, '{"metadata": {"return": "-3"}}'), (16, "{")):
+        folder = tmp_path / f"best/step-{step:012}"
+        folder.mkdir(parents=True)
+        (folder / "checkpoint.json").write_text(text)
+    assert _find(tmp_path, "best") == (tmp_path, tmp_path / "best/step-000000000008")
 
 
 def test_a_fleet_that_is_not_there_is_an_error(monkeypatch):

@@ -238,10 +238,7 @@ Score CompareTask(const TaskDefinition& task, const Options& options,
   const auto next_pose = [&] {
     environment->Reset({});
     for (int t = 0; t < options.steps; ++t) {
-      for (size_t i = 0; i < action.size(); ++i) {
-        action[i] = random.Uniform(std::max(spec.minimum[i], -1.0),
-                                   std::min(spec.maximum[i], 1.0));
-      }
+      DrawAction(spec, random, action);
       environment->Step(action, {});
     }
   };

@@ -339,13 +339,19 @@ class Converter:
         reward = np.add.reduceat(reward[:num_steps], starts)
         if self._mapping.reward_of_repeat == "mean":
             reward = reward / lengths
+        reward = self._mapping.reward_scale * reward
+        is_too_large = np.abs(reward) > np.finfo(np.float32).max
+        if is_too_large.any():
+            at = int(np.argmax(is_too_large))
+            raise InvalidArgument(f"{episode.where}: step {starts[at]}: the reward is {reward[at]:g}, "
+                                  "want a number of float32")
         frames = self._frames(episode, rows) if self._frame else None
         observation = (self._join(episode, self._observation, num_rows)[rows].astype(np.float32)
                        if self._observation else None)
         return Steps(
             observation=observation, frame=frames,
             action=(np.add.reduceat(action, starts, axis=0) / lengths[:, None]).astype(np.float32),
-            reward=(self._mapping.reward_scale * reward).astype(np.float32),
+            reward=reward.astype(np.float32),
             discount=1.0 - np.maximum.reduceat(terminated[:num_steps], starts).astype(np.float32),
             num_left_out=episode.num_steps - num_steps)
 

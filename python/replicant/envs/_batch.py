@@ -1,28 +1,25 @@
 """The environments behind every face."""
 
+import atexit
 import numbers
 import operator
 import os
-import secrets
+import weakref
 
 import numpy as np
 
-from replicant import _envs
-from replicant._libraries import suite_folder
+from replicant import _envs, _libraries
+from replicant._scalar import seed_of
 from replicant.envs._task import Task, file_or_text
 from replicant.errors import InvalidArgument
+
+_living: "weakref.WeakSet[_envs.EnvironmentBatch]" = weakref.WeakSet()
 
 
 def seeds_of(seed) -> list[int]:
     """One seed, or one for each environment, as unsigned 64-bit numbers; None: drawn."""
-    if seed is None:
-        return [secrets.randbits(64)]
-    seeds = list(seed) if np.ndim(seed) else [seed]
-    try:
-        return [operator.index(one) & 0xFFFFFFFFFFFFFFFF for one in seeds]
-    except TypeError:
-        raise InvalidArgument(f"seed: got {seed!r:.80}, want a whole number, or one for each "
-                              "environment") from None
+    return [seed_of(one, "a whole number, or one for each environment")
+            for one in (seed if np.ndim(seed) else [seed])]
 
 
 def whole(value, name: str) -> int:
@@ -62,9 +59,10 @@ def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
             [(whole(h, "pixels"), whole(w, "pixels")) for h, w in sizes])
 
 
-def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, action_repeat,
-               action_repeat_reward, num_threads, seed, first_index, flatten, autoreset=0,
-               mjcf=None, observations=None) -> _envs.EnvironmentBatch:
+def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, gl_platform,
+               egl_device, action_repeat, action_repeat_reward, num_threads, seed, first_index,
+               flatten, autoreset=0, mjcf=None, suite_folder=None,
+               observations=None) -> _envs.EnvironmentBatch:
     """The environments of the faces' options."""
     if action_repeat_reward not in ("sum", "mean"):
         raise ValueError(
@@ -77,13 +75,14 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         if text:
             raise InvalidArgument("mjcf: got the text of a model, want the path of its file; "
                                   "hint: envs.Task(mjcf=...) takes a text")
-    config.suite_folder = suite_folder()
+    config.suite_folder = os.fspath(suite_folder or _libraries.suite_folder())
     if observations is not None:
         if isinstance(observations, str):
             raise ValueError(f"observations: got {observations!r}, want a list of names")
         config.observations = list(observations)
     config.action_repeat = whole(action_repeat, "action_repeat")
     config.set_reward_sum(action_repeat_reward == "sum")
+    config.set_gl(gl_platform, whole(egl_device, "egl_device"))
     if pixels is not None:
         cameras, sizes = _cameras(pixels, camera)
         config.set_pixels(cameras, sizes, renderer, whole(frame_stack, "frame_stack"))
@@ -93,7 +92,16 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         num_threads = min(num_envs, len(os.sched_getaffinity(0)))
     num_threads = whole(num_threads, "num_threads")
     # the caller's thread alone is faster than one that it waits for
-    return _envs.EnvironmentBatch(
+    batch = _envs.EnvironmentBatch(
         config, own_task, num_envs=num_envs, first_index=whole(first_index, "first_index"),
         threads=num_threads if num_threads > 1 else 0, has_state=has_state,
         is_flat=flatten and has_state, autoreset=autoreset, seeds=seeds_of(seed))
+    _living.add(batch)
+    return batch
+
+
+@atexit.register
+def _finish() -> None:
+    """Before Python ends, which would abort in a thread that is in a task's function."""
+    for batch in list(_living):
+        batch.finish()

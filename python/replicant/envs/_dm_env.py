@@ -31,8 +31,9 @@ class DmVectorEnvironment(NoCopy):
     def __init__(self, task: str | Task, num_envs: int, **options):
         options = {
             "pixels": None, "state": None, "frame_stack": 1, "camera": 0, "renderer": "auto",
-            "action_repeat": 1, "action_repeat_reward": "sum", "num_threads": None, "seed": None,
-            "first_index": 0, "mjcf": None, "observations": None, **options}
+            "gl_platform": "auto", "egl_device": 0, "action_repeat": 1,
+            "action_repeat_reward": "sum", "num_threads": None, "seed": None, "first_index": 0,
+            "mjcf": None, "suite_folder": None, "observations": None, **options}
         self._renderer = options["renderer"]
         self._core = make_batch(task, num_envs, flatten=False, **options)
         self._names = [name for name, _, _ in self._core.observation_arrays]
@@ -126,7 +127,8 @@ def load(task: str | Task, num_envs: int | None = None, **options):
 
     num_envs  None: one environment, a dm_env.Environment; a number: a DmVectorEnvironment
     options   make_vec()'s pixels, state, frame_stack (here 1 by default), camera, renderer,
-              action_repeat, action_repeat_reward, num_threads, seed, first_index, mjcf and observations
+              gl_platform, egl_device, action_repeat, action_repeat_reward, num_threads, seed,
+              first_index, mjcf, suite_folder and observations
 
     Observations are dictionaries with dm_control's names, and "pixels".
     """

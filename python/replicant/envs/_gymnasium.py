@@ -1,5 +1,6 @@
 """Gymnasium's faces: Env and VectorEnv."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from replicant import _envs
 from replicant._closed import Closed, NoCopy
 from replicant.envs._batch import array_of, make_batch, seeds_of, whole
 from replicant.envs._task import Task
+from replicant.errors import InvalidArgument
 
 # dm_control's bound of an unbounded actuator
 _UNBOUNDED = 1e10
@@ -52,6 +54,8 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         frame_stack: int = 3,
         camera: str | int | Sequence[str | int] = 0,
         renderer: str = "auto",
+        gl_platform: str = "auto",
+        egl_device: int = 0,
         action_repeat: int = 1,
         action_repeat_reward: str = "sum",
         flatten: bool = True,
@@ -60,6 +64,7 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         seed: int | Sequence[int] | None = None,
         first_index: int = 0,
         mjcf=None,
+        suite_folder: str | os.PathLike | None = None,
         observations: Sequence[str] | None = None,
         render_mode: str | None = None,
         render_size: tuple[int, int] = (240, 320),
@@ -67,12 +72,15 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
     ):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode: got {render_mode!r}, want None or 'rgb_array'")
+        if np.shape(render_size) != (2,):
+            raise InvalidArgument(f"render_size: got {render_size!r}, want (height, width)")
         mode = AutoresetMode(autoreset_mode)
         core = make_batch(
             task, num_envs, pixels=pixels, state=state, camera=camera, frame_stack=frame_stack,
-            renderer=renderer, action_repeat=action_repeat,
-            action_repeat_reward=action_repeat_reward, num_threads=num_threads, seed=seed,
-            first_index=first_index, flatten=flatten, autoreset=_AUTORESET[mode], mjcf=mjcf,
+            renderer=renderer, gl_platform=gl_platform, egl_device=egl_device,
+            action_repeat=action_repeat, action_repeat_reward=action_repeat_reward,
+            num_threads=num_threads, seed=seed, first_index=first_index, flatten=flatten,
+            autoreset=_AUTORESET[mode], mjcf=mjcf, suite_folder=suite_folder,
             observations=observations)
         self._core = core
         self.num_envs = num_envs
@@ -202,6 +210,8 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           several: the observation is a dictionary with "pixels/CAMERA" of each
     renderer              "raycast" draws on any processor, "gl" is MuJoCo's OpenGL; "auto": gl only
                           for scenes that raycast cannot draw
+    gl_platform           of gl: "osmesa", "egl", "egl-surfaceless" or "auto"
+    egl_device            number of the GPU of "egl"
     action_repeat         control steps for which an action is held
     action_repeat_reward  "sum" or "mean" of their rewards
     flatten               one array [state size] for all float64 arrays; False: a dictionary with
@@ -212,6 +222,7 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           operating system, so that every call plays other episodes
     first_index           index of environment 0; a process of several gives each its own range
     mjcf                  a model file in place of the task's own
+    suite_folder          a folder dm_control/suite in place of the package's models
     observations          names of the float64 arrays to observe, in this order; None: all
     render_mode           None or "rgb_array"
     render_size           (height, width) of render()

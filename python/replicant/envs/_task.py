@@ -62,11 +62,19 @@ def file_or_text(mjcf) -> tuple[str, str]:
         raise InvalidArgument(f"mjcf: got {mjcf!r:.100}, want the path of an MJCF file, or its "
                               "text") from None
     if isinstance(given, bytes):
+        if b"\0" in given:
+            raise InvalidArgument("mjcf: got bytes that hold zeros, as UTF-16 and archives do; want "
+                                  "the text of a model in UTF-8, or the path of a file")
         is_text = given.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
         try:
             given = given.decode("utf-8") if is_text else os.fsdecode(given)
         except UnicodeDecodeError as error:
             raise InvalidArgument(f"mjcf: the text is not UTF-8: {error}") from None
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"mjcf: got {given!r:.100}, which UTF-8 cannot hold; want the path of "
+                              "an MJCF file, or its text") from None
     # of an editor that marks UTF-8
     text = given.removeprefix("\ufeff")
     if text.lstrip().startswith("<"):
