@@ -328,16 +328,24 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
 TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
   ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
   const std::string config = ReadFile(run_ / "config.yaml");
-  const CommandResult refused =
-      RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
-                              "--set", "learner.limits.max_steps=80", "--set",
-                              "replay.tables.default.n_step=2", "--set",
-                              "fleet.restart.replay.budget=0"}},
-                 std::chrono::minutes(3));
-  EXPECT_EQ(refused.status.code, 1);
-  EXPECT_THAT(refused.output, HasSubstr("n_step"));
-  EXPECT_EQ(ReadFile(run_ / "config.yaml"), config);
-  EXPECT_FALSE(std::filesystem::exists(run_ / "config.new.yaml"));
+  const auto expect_refused = [&](const std::string& setting,
+                                  const std::string& status) {
+    const CommandResult refused =
+        RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
+                                "--set", "learner.limits.max_steps=80", "--set",
+                                setting}},
+                   std::chrono::minutes(3));
+    EXPECT_EQ(refused.status.code, kExitConfig) << refused.output;
+    EXPECT_THAT(refused.output,
+                HasSubstr(setting.substr(0, setting.find('='))));
+    EXPECT_EQ(ReadFile(run_ / "config.yaml"), config);
+    EXPECT_FALSE(std::filesystem::exists(run_ / "config.new.yaml"));
+    EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: " + status));
+  };
+  // the fleet itself, before anything starts
+  expect_refused("replay.tables.default.n_step=2", "complete");
+  // an actor
+  expect_refused("actors.hindsight.goals=2", "failed");
 }
 
 // The newest checkpoint's part in the replay is damaged: the one before it
