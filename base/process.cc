@@ -221,8 +221,11 @@ Process::Process(const ProcessOptions& options) {
   ::close(report[0]);
   if (size != 0) {
     ::waitpid(pid_, nullptr, 0);
-    throw IoError::FromErrno(kStartCalls[failure.call],
-                             SubjectOf(failure, options), failure.error_number);
+    const IoError error =
+        IoError::FromErrno(kStartCalls[failure.call],
+                           SubjectOf(failure, options), failure.error_number);
+    if (failure.call == kExec) throw ExecuteError(error.what());
+    throw error;
   }
 
   pidfd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/thread.h"
 
 namespace replicant {
@@ -16,6 +17,9 @@ namespace replicant {
 // Exit code of a program that cannot run with its configuration: EX_CONFIG of
 // sysexits.h. Starting it again does not help.
 inline constexpr int kExitConfig = 78;
+// Exit code of a program whose device is missing or failed: EX_UNAVAILABLE of
+// sysexits.h. Starting it again helps on another host only.
+inline constexpr int kExitDevice = 69;
 // Exit code of a process that ends because its group has lost another one:
 // EX_TEMPFAIL of sysexits.h.
 inline constexpr int kExitPeerLost = 75;
@@ -31,6 +35,12 @@ struct ExitStatus {
   // "exit code 3", "signal 9 (Killed)".
   std::string ToString() const;
   bool operator==(const ExitStatus&) const = default;
+};
+
+// A program that cannot be executed: there is none, say.
+class ExecuteError : public IoError {
+ public:
+  using IoError::IoError;
 };
 
 struct ProcessOptions {

@@ -72,7 +72,9 @@ void HostLauncher::Step() {
       try {
         Start(member);
       } catch (const IoError& error) {
-        if (member.num_failures == 0) {
+        // a command that has never run
+        if (member.num_failures == 0 &&
+            dynamic_cast<const ExecuteError*>(&error) != nullptr) {
           throw ConfigError(
               fmt::format("cluster.ssh_command: the agent of host {} cannot be "
                           "started: {}",

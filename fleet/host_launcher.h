@@ -40,7 +40,7 @@ class HostLauncher {
   HostLauncher& operator=(const HostLauncher&) = delete;
 
   // Starts the commands that are due; does not wait. Throws ConfigError if a
-  // command cannot be started for the first time.
+  // command cannot be executed for the first time.
   void Step();
 
   // Name and log of each host.

@@ -165,6 +165,9 @@ std::string Supervisor::WhyNoRestart(Member& member, const ExitStatus& status) {
   if (IsRefused(member)) {
     return "a restart cannot help, change the configuration";
   }
+  if (status.code == kExitDevice && !member.has_run) {
+    return "a restart cannot help, another host may have the device";
+  }
   const bool is_again = status.code == kExitData && before.code == kExitData;
   return is_again ? "another restart would meet the same data" : "";
 }

@@ -65,9 +65,9 @@ struct RunResult {
 // items). A failed role is killed if it still lives, and restarted as its
 // RestartPolicy allows. When a role's budget is spent, the run fails and the
 // other roles drain; if the role is optional, the run continues with a warning.
-// A role that ends with kExitConfig before it has run is not restarted: a
-// restart cannot repair a configuration. Nor is one that ends with kExitData
-// twice in a row: a restart meets the same data.
+// A role that ends with kExitConfig or kExitDevice before it has run is not
+// restarted: a restart cannot repair a configuration or a device. Nor is one
+// that ends with kExitData twice in a row: a restart meets the same data.
 //
 // A role that completes the run may give the reason in its last heartbeat, as
 // the reason of kDraining. It does so with kExitUnsaved, too: another attempt

@@ -90,17 +90,20 @@ const Program* Find(const std::vector<Program>& programs,
 // Whether the cause of an exception is the configuration.
 bool IsOfConfiguration(const std::exception& e) {
   return dynamic_cast<const ConfigError*>(&e) != nullptr ||
-         dynamic_cast<const InvalidArgument*>(&e) != nullptr ||
-         dynamic_cast<const DeviceError*>(&e) != nullptr;
+         dynamic_cast<const InvalidArgument*>(&e) != nullptr;
 }
 
-// A supervisor starts a role, and Kubernetes a launcher, no more after
-// kExitConfig. A run that is complete has no mistake.
+// A supervisor starts a role no more after kExitConfig and kExitDevice, and
+// Kubernetes a launcher after kExitConfig. A run that is complete has no
+// mistake.
 int ExitCodeOf(const std::string& name, const std::exception& e) {
   const bool is_role =
       !fleet::HeartbeatSenderOptions::FromEnvironment({}).endpoint.empty();
   if (is_role && dynamic_cast<const runtime::NumericError*>(&e) != nullptr) {
     return fleet::kExitData;
+  }
+  if (is_role && dynamic_cast<const DeviceError*>(&e) != nullptr) {
+    return kExitDevice;
   }
   const bool is_mistake =
       IsOfConfiguration(e) && dynamic_cast<const RunIsComplete*>(&e) == nullptr;

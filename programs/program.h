@@ -17,8 +17,8 @@ std::vector<Program> AllPrograms();
 // --help and --print_config_docs print and return 0. An exception ends the
 // program with one line on stderr, "NAME: MESSAGE", and 1. The fleet and its
 // roles end with kExitConfig if the configuration is the cause: after a
-// ConfigError, InvalidArgument or DeviceError, and a role with kExitData after
-// a NumericError.
+// ConfigError or InvalidArgument; a role with kExitDevice after a DeviceError,
+// and with kExitData after a NumericError.
 int RunProgram(int argc, char** argv, const Registry& registry);
 
 // The same for a program inside an interpreter. `command` holds the words that

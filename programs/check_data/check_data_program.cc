@@ -60,6 +60,9 @@ class Checker {
     ImageSet set{.key = key};
     try {
       set.source = images_.open(split);
+    } catch (const ConfigError& error) {
+      Problem("{}", error.what());  // begins with a key
+      return std::nullopt;
     } catch (const Error& error) {
       Problem("{}: {}", key, error.what());
       return std::nullopt;

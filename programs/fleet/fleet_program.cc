@@ -45,6 +45,7 @@
 #include "programs/sweep/sweep.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/checkpoint/shard_folder.h"
+#include "replay/prior/mixed_source.h"
 
 namespace replicant::programs {
 namespace {
@@ -63,7 +64,8 @@ void LeaveOutDamaged(const std::filesystem::path& folder, int64_t num_shards) {
                                               /*num_kept=*/1);
   const std::string damage =
       checkpoints.LeaveOutDamaged([&](const learner::Manifest& manifest) {
-        std::string found;
+        std::string found =
+            replay::MixedSource::FindDamage(checkpoints.PathOf(manifest.step));
         for (int64_t i = 0;
              manifest.has_input && i < num_shards && found.empty(); ++i) {
           found = replay::FindDamage(
@@ -398,8 +400,14 @@ agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
     try {
       return CheckRun(config, invocation.registry.tasks);
     } catch (const IoError& error) {
-      // a file that the configuration names
-      throw ConfigError(error.what());
+      // a disk that fails is no mistake, a wrong path is one
+      for (const std::string& path :
+           {config.task.mjcf, config.task.suite_folder}) {
+        if (!path.empty() && !std::filesystem::exists(path)) {
+          throw ConfigError(error.what());
+        }
+      }
+      throw;
     }
   }();
   CheckAddresses(config);
@@ -461,9 +469,13 @@ int Launch(const Invocation& invocation, const std::string& given,
     }
     return Run(std::move(config), invocation.commands, task, folder);
   } catch (...) {
-    // unless the roles had ended before
+    // unless the roles had ended before. A run that was to go on has what it
+    // had
     if (folder.status() == fleet::RunStatus::kRunning) {
-      folder.SetStatus(fleet::RunStatus::kFailed);
+      const bool had_ended = !resumed.empty() && folder.previous_status() !=
+                                                     fleet::RunStatus::kRunning;
+      folder.SetStatus(had_ended ? folder.previous_status()
+                                 : fleet::RunStatus::kFailed);
     }
     throw;
   }

@@ -28,7 +28,8 @@ void LockstepSource::Connect(actors::Actor* actor,
 
 replay::ReadResult LockstepSource::Next(Clock::TimePoint deadline,
                                         replay::Batch* batch) {
-  if (is_paused_ && !replay_.IsDrawing()) return replay::ReadResult::kPaused;
+  if (num_left_ <= 0 || (is_paused_ && !replay_.IsDrawing()))
+    return replay::ReadResult::kPaused;
   while (!replay_.Next(batch)) {
     if (Clock::Real().Now() >= deadline) return replay::ReadResult::kTimeout;
     UpdatePolicy();
@@ -36,6 +37,7 @@ replay::ReadResult LockstepSource::Next(Clock::TimePoint deadline,
     static_cast<void>(replay_.MayWrite());
     actor_->Step();
   }
+  --num_left_;
   return replay::ReadResult::kOk;
 }
 

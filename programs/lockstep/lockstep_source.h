@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,7 @@ class LockstepSource : public replay::BatchSource {
   void UpdatePriorities(const replay::Batch& batch,
                         std::span<const float> priorities) override;
 
+  void SetLimit(int64_t num_batches) override { num_left_ = num_batches; }
   void SetPaused(bool is_paused) override { is_paused_ = is_paused; }
   // Saves the shard as number `id`, and the rest in `folder`. Everything is on
   // disk on return.
@@ -75,6 +77,7 @@ class LockstepSource : public replay::BatchSource {
   replay::Checkpointer* checkpointer_ = nullptr;
   bool has_learned_ = true;  // since the last UpdatePolicy()
   bool is_paused_ = false;
+  int64_t num_left_ = std::numeric_limits<int64_t>::max();  // of batches
 };
 
 }  // namespace replicant::programs

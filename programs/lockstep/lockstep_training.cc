@@ -37,6 +37,7 @@
 #include "programs/run/step_shape.h"
 #include "replay/checkpoint/checkpointer.h"
 #include "replay/client/local_replay.h"
+#include "replay/prior/mixed_source.h"
 #include "replicator/make_replicator.h"
 
 namespace replicant::programs {
@@ -113,11 +114,11 @@ std::optional<learner::Manifest> FindStart(
   const learner::CheckpointFolder all(checkpoints, /*num_kept=*/1);
   const std::string damage =
       all.LeaveOutDamaged([&](const learner::Manifest& manifest) {
-        const std::string of_replay =
-            replay::FindDamage(folder / "replay", manifest.id);
-        return of_replay.empty()
-                   ? LockstepSource::FindDamage(all.PathOf(manifest.step))
-                   : of_replay;
+        const std::filesystem::path part = all.PathOf(manifest.step);
+        std::string found = replay::FindDamage(folder / "replay", manifest.id);
+        if (found.empty()) found = LockstepSource::FindDamage(part);
+        if (found.empty()) found = replay::MixedSource::FindDamage(part);
+        return found;
       });
   if (!damage.empty()) {
     throw IoError(fmt::format("{}: no checkpoint can be read: {}",

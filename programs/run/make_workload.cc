@@ -51,12 +51,16 @@ std::unique_ptr<learner::Workload> MakeWorkload(
 std::unique_ptr<learner::Workload> MakeModel(const Invocation& invocation,
                                              const agents::TaskSpec& task) {
   const RunConfig& config = invocation.config();
+  const replicator::ReplicationConfig& replication = config.learner.replication;
   const auto seed = static_cast<uint64_t>(config.run.seed);
   learner::WorkloadArguments arguments{
       .learner = config.learner,
       .seed = seed,
       .replicator = replicator::MakeReplicator(
-          {.backend = config.learner.replication.policy_backend()}, seed),
+          {.backend = replication.policy_backend(),
+           // whose sums of gradients are variables
+           .accumulation_steps = replication.accumulation_steps},
+          seed),
       .images = WithoutFiles(config.ImagesOf(invocation.registry))};
   arguments.learner.replication = {};
   arguments.learner.batch_size = 2;

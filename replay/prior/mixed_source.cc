@@ -160,6 +160,16 @@ CheckpointState MixedSource::PollCheckpoint() {
   return acted_.PollCheckpoint();
 }
 
+std::string MixedSource::FindDamage(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(CheckpointPath(folder, kStateNumber))) return "";
+  try {
+    static_cast<void>(ReadCheckpointFile(folder, kStateNumber));
+    return "";
+  } catch (const IoError& error) {
+    return error.what();
+  }
+}
+
 void MixedSource::RestoreParts(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(CheckpointPath(folder, kStateNumber))) return;
   const CheckpointFile file = ReadCheckpointFile(folder, kStateNumber);

@@ -73,6 +73,10 @@ class MixedSource : public BatchSource {
   // without prior data, changes nothing.
   void RestoreParts(const std::filesystem::path& folder) override;
 
+  // Why the part that a checkpoint has in `folder` cannot be read; "" if it
+  // can, or if there is none.
+  static std::string FindDamage(const std::filesystem::path& folder);
+
   // Whether the next batch is prior data alone.
   bool IsOffline() const;
 

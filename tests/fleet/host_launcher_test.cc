@@ -23,5 +23,15 @@ TEST(HostLauncherTest, ACommandThatIsNotThereIsAMistakeInTheConfiguration) {
             "execute: /no/such: No such file or directory");
 }
 
+// Its log may be writable at the next attempt.
+TEST(HostLauncherTest, ALogThatCannotBeOpenedIsNoMistake) {
+  const TemporaryFolder folder;
+  HostPool pool({});
+  HostLauncher launcher({{.name = "h1", .command = {"/no/such"}}}, "ticket",
+                        folder.path(), &pool);
+  MakeFolders(folder.path() / "host-h1.1.log");
+  EXPECT_NO_THROW(launcher.Step());
+}
+
 }  // namespace
 }  // namespace replicant::fleet

@@ -140,6 +140,24 @@ TEST_F(SupervisorTest, AConfigurationThatCannotRunIsTriedOnce) {
   EXPECT_TRUE(supervisor_->result().is_mistake);
 }
 
+// Would catch a launcher that no other host is to start again.
+TEST_F(SupervisorTest, ADeviceThatFailsEndsTheRunWithoutAMistake) {
+  Make();
+  supervisor_->Step();
+  Beat(kReplay);
+  supervisor_->Step();
+  Exit("learner-0", {kExitDevice, 0});
+  supervisor_->Step();
+  EXPECT_TRUE(supervisor_->IsStopping());
+  Exit("replay-0", {0, 0});
+  supervisor_->Step();
+  EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
+  EXPECT_THAT(supervisor_->result().message,
+              ::testing::StartsWith("learner-0: exit code 69; a restart cannot "
+                                    "help, another host may have the device"));
+  EXPECT_FALSE(supervisor_->result().is_mistake);
+}
+
 // The same process did run: what ended it may be gone at the next attempt.
 TEST_F(SupervisorTest, ARoleThatHasRunIsStartedAgainWhateverEndsIt) {
   StartAll();

@@ -24,6 +24,7 @@
 #include "programs/run/make_workload.h"
 #include "programs/run/mix_prior.h"
 #include "programs/run/run_config.h"
+#include "replicator/make_replicator.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::programs {
@@ -461,21 +462,32 @@ TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
   const TemporaryFolder folder;
   const Registry registry = Registry::BuiltIn();
   const Commands commands = Commands::InFolder(".");
-  const auto loaded = LoadRunConfig(
-      config::Document::FromText(
-          "run.yaml",
-          "learner: {workload: resnet50, batch_size: 1000000, replication: "
-          "{strategy: in_graph, replicas: 8, backend: cuda, devices: [64]}}\n"
-          "resnet50: {depth: linear, image_size: 32}\n"),
-      registry);
-  const Invocation invocation{
-      .registry = registry, .commands = commands, .loaded = loaded};
-  const auto model = MakeModel(invocation, /*task=*/{});
+  const auto load = [&](int batch_size, const char* replication) {
+    return LoadRunConfig(
+        config::Document::FromText(
+            "run.yaml",
+            fmt::format("learner: {{workload: resnet50, batch_size: {}, "
+                        "replication: {{accumulation_steps: 5, {}}}}}\n"
+                        "resnet50: {{depth: linear, image_size: 32}}\n",
+                        batch_size, replication)),
+        registry);
+  };
+  // what a training has written
+  const auto small = load(8, "backend: cpu");
+  const auto trained = MakeWorkload(
+      {.registry = registry, .commands = commands, .loaded = small},
+      replicator::MakeReplicator(small.config.learner.replication, /*seed=*/1),
+      /*source=*/nullptr, /*reads_images=*/false);
   learner::CheckpointFolder checkpoints(folder.path() / "checkpoints", 1);
-  checkpoints.Save(runtime::CopyVariables(model->variables()),
+  checkpoints.Save(runtime::CopyVariables(trained->variables()),
                    {.step = 8, .metadata = {}});
   checkpoints.Complete({.step = 8, .id = 1});
-  EXPECT_NO_THROW(CheckResume(invocation, /*task=*/{}, folder.path()));
+  const auto large = load(1'000'000,
+                          "strategy: in_graph, replicas: 8, backend: cuda, "
+                          "devices: [64]");
+  EXPECT_NO_THROW(
+      CheckResume({.registry = registry, .commands = commands, .loaded = large},
+                  /*task=*/{}, folder.path()));
 }
 
 // Would catch a run that each resume refuses, and that never counts as

@@ -16,6 +16,7 @@
 #include "base/file_lock.h"
 #include "base/fs.h"
 #include "base/process.h"
+#include "base/tensor/safetensors.h"
 
 namespace replicant {
 namespace {
@@ -140,6 +141,17 @@ constexpr const char* kTwoCameras =
 constexpr const char* kImitation =
     "agent.behaviour_cloning={weight: 1, decay_start: 10, decay_updates: "
     "15, q_filter: true}";
+
+// Would catch replicas that begin batches which no step counts.
+TEST_F(LockstepTest, HogwildMakesNoUpdateBeyondTheLimit) {
+  const CommandResult result =
+      RunShort("a", {"learner.replication={strategy: hogwild, replicas: 3}"});
+  ASSERT_TRUE(result.status.ok()) << result.output;
+  const SafetensorsReader variables(folder_.path() / "a" / "checkpoints" /
+                                    "step-000000000030" /
+                                    "variables.safetensors");
+  EXPECT_EQ(variables.Read("step").view().Span<int64_t>()[0], 30);
+}
 
 TEST_F(LockstepTest, LearnsFromPixels) {
   const CommandResult result = RunShort(

@@ -308,8 +308,12 @@ TEST_F(MixedSourceTest, ACheckpointDoesNotWaitForTheDisk) {
   ASSERT_TRUE(disk.Await(std::chrono::minutes(1)));
   EXPECT_EQ(source->PollCheckpoint(), CheckpointState::kSaved);
   EXPECT_NO_THROW(Make(&acted, 8, 4)->RestoreParts(state));
-  EXPECT_TRUE(std::filesystem::exists(
-      CheckpointPath(state, MixedSource::kStateNumber)));
+  const auto file = CheckpointPath(state, MixedSource::kStateNumber);
+  EXPECT_EQ(MixedSource::FindDamage(state), "");
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  EXPECT_NE(MixedSource::FindDamage(state), "");
+  std::filesystem::remove(file);
+  EXPECT_EQ(MixedSource::FindDamage(state), "");  // a run without prior data
 
   source->StartCheckpoint(8,
                           folder_.path() / "none" / "of a failed checkpoint");
