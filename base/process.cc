@@ -43,6 +43,16 @@ enum StartCall { kStdin, kStdout, kStderr, kChdir, kAffinity, kExec };
 // Names, for a child and its children, the process whose signals they obey.
 constexpr const char* kParentVariable = "REPLICANT_PARENT";
 
+// An ignored SIGCHLD, which a program inherits through exec, lets the kernel
+// forget how a child ended.
+void KeepEndsOfChildren() {
+  struct sigaction action {};
+  if (::sigaction(SIGCHLD, nullptr, &action) == 0 &&
+      action.sa_handler == SIG_IGN) {
+    ::signal(SIGCHLD, SIG_DFL);
+  }
+}
+
 // Environment of this process, overridden by `extra`, and with its own id.
 std::vector<std::string> MergeEnvironment(std::vector<std::string> extra) {
   extra.push_back(fmt::format("{}={}", kParentVariable, ::getpid()));
@@ -195,6 +205,7 @@ Process::Process(const ProcessOptions& options) {
     throw InvalidArgument("Process: the command is empty");
   }
   const ChildPlan plan = MakePlan(options);
+  KeepEndsOfChildren();
 
   // closed by a successful exec; carries a StartFailure otherwise
   int report[2];

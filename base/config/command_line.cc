@@ -145,7 +145,8 @@ void CommandLine::AddConfigArgument() {
   parser_->app
       .add_option("config_file", parser_->config_file,
                   "Configuration file, as --config")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes("--config");
 }
 
 void CommandLine::AddVersion(const std::string& version) {

@@ -303,7 +303,9 @@ class Walker {
     TarMember member{
         .name = extended_.name.empty() ? header_.Name() : extended_.name,
         .size_bytes = extended_.size.value_or(*header_.Size())};
-    const bool is_folder = type == '5' || member.name.ends_with('/');
+    // GNU tar's lists of folders have data
+    const bool is_folder =
+        type == '5' || (type != 'D' && member.name.ends_with('/'));
     const bool is_empty = is_folder || (type >= '1' && type <= '6');
     if (is_empty && (type != '1' || !HasDataBehind())) {
       // some writers store the size of a link's file

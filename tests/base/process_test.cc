@@ -46,6 +46,13 @@ TEST(ProcessTest, ReportsExitCodeAndSignal) {
   EXPECT_EQ((ExitStatus{-1, SIGKILL}).ToString(), "signal 9 (Killed)");
 }
 
+// As a parent may have left it, and exec keeps it.
+TEST(ProcessTest, AnIgnoredSigchldHidesNoEnd) {
+  ::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(Shell("exit 3").status.code, 3);
+  ::signal(SIGCHLD, SIG_DFL);
+}
+
 TEST(ProcessTest, ReadsItsInputFromADescriptor) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);

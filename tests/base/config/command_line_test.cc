@@ -64,6 +64,10 @@ TEST(CommandLineTest, TakesTheConfigurationAsAnArgumentWhereAllowed) {
   EXPECT_EQ(parse({"run.yaml", "--set", "a=1"}), "run.yaml");
   EXPECT_EQ(parse({"--config", "run.yaml"}), "run.yaml");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
+              parse({"run.yaml", "--config", "other.yaml"});
+            }),
+            "config_file excludes --config; hint: see --help");
+  EXPECT_EQ(MessageOf<ConfigError>([&] {
               parse({"run.yaml", "other.yaml"});
             }),
             "'other.yaml': unexpected argument; hint: name a configuration "

@@ -82,7 +82,9 @@ def main(root):
                 + member(f"./._{i}.jpg", junk)
                 + member(".thumbnails/t.jpg", IMAGES[0])
                 + member("noextension", b"x")
-                + member(f"a/", kind="5"))
+                + member("a/", kind="5")
+                # of an incremental dump: what the folder held
+                + member("a/", b"Y0.jpg\0\0", kind="D"))
         for i in range(4)))
 
     # links
