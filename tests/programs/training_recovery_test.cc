@@ -344,8 +344,8 @@ TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
   };
   // the fleet itself, before anything starts
   expect_refused("replay.tables.default.n_step=2", "complete");
-  // an actor
-  expect_refused("actors.hindsight.goals=2", "failed");
+  // the learner
+  expect_refused("learner.limits.max_epochs=1", "failed");
 }
 
 // The newest checkpoint's part in the replay is damaged: the one before it
