@@ -338,6 +338,10 @@ ModelRandomizer::Target ModelRandomizer::MakeTarget(
 
 void ModelRandomizer::Draw(Physics& physics, const RandomStream& random,
                            int64_t episode) const {
+  // all first, so that the entries of one element build on each other
+  for (const Entry& entry : entries_) {
+    for (const Target& target : entry.targets) Reset(target, physics);
+  }
   for (size_t i = 0; i < entries_.size(); ++i) {
     const int64_t ramp_episodes = entries_[i].options.ramp_episodes;
     const double ramp =
@@ -349,6 +353,19 @@ void ModelRandomizer::Draw(Physics& physics, const RandomStream& random,
   }
   if (changes_bounds_) FitBounds(physics.mutable_model(), changes_vertices_);
   if (changes_constants_) SetConstants(physics);
+}
+
+void ModelRandomizer::Reset(const Target& target, Physics& physics) {
+  WithNumbers(physics.mutable_model(), target.field, [&target](auto numbers) {
+    using T = typename decltype(numbers)::value_type;
+    size_t i = 0;
+    for (const int64_t row : target.rows) {
+      for (const int64_t column : target.columns) {
+        numbers[static_cast<size_t>(row * target.width + column)] =
+            static_cast<T>(target.defaults[i++]);
+      }
+    }
+  });
 }
 
 void ModelRandomizer::Change(const Entry& entry, RandomStream random,
@@ -372,8 +389,9 @@ void ModelRandomizer::Change(const Entry& entry, RandomStream random,
               options.draw == DrawKind::kOne
                   ? 0
                   : r * num_columns + (num_columns == 1 ? 0 : c);
-          double x = Changed(options.kind,
-                             target.defaults[r * target.columns.size() + c],
+          T& number = numbers[static_cast<size_t>(
+              target.rows[r] * target.width + target.columns[c])];
+          double x = Changed(options.kind, static_cast<double>(number),
                              draws[draw], ramp);
           if (!options.limits.empty()) {
             x = std::clamp(x, options.limits[0], options.limits[1]);
@@ -384,8 +402,7 @@ void ModelRandomizer::Change(const Entry& entry, RandomStream random,
                 "hint: set limits",
                 physics.name(), x, target.rows[r], target.field));
           }
-          numbers[static_cast<size_t>(target.rows[r] * target.width +
-                                      target.columns[c])] = static_cast<T>(x);
+          number = static_cast<T>(x);
         }
       }
     });

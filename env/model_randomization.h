@@ -55,7 +55,8 @@ struct FieldRandomization {
 
 // Draws a model's fields at the start of an episode.
 //
-// For each element of a field, with default x and draw z in episode k:
+// For each element of a field, with draw z in episode k, x being its default or
+// what an earlier entry of the list has made of it:
 //
 //   scale  x * (1 + a * (z - 1))      a = min(1, k / ramp_episodes)
 //   add    x + a * z
@@ -103,6 +104,8 @@ class ModelRandomizer {
 
   static Target MakeTarget(const FieldRandomization& options, size_t index,
                            const std::string& field, Physics& physics);
+  // Gives the target's elements their defaults.
+  static void Reset(const Target& target, Physics& physics);
   static void Change(const Entry& entry, RandomStream random, double ramp,
                      Physics& physics);
 

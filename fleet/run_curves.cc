@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
@@ -16,6 +17,15 @@ using Kind = CurveField::Kind;
 constexpr auto kInterval = std::chrono::seconds(5);
 // Rates are measured over this time.
 constexpr auto kCurveRateWindow = std::chrono::seconds(10);
+
+// Entries of the processes of `role`.
+int64_t CountOf(const std::vector<HeartbeatMonitor::Entry>& entries,
+                const std::string& role) {
+  return std::ranges::count_if(entries,
+                               [&role](const HeartbeatMonitor::Entry& entry) {
+                                 return entry.beat.id.role == role;
+                               });
+}
 
 }  // namespace
 
@@ -105,8 +115,10 @@ std::map<std::string, double> RunCurves::ValuesOf(
         value = std::fmax(step, status.Max(field.role, field.number)) -
                 status.Mean(field.role, field.number);
         break;
-      case Kind::kRateOfEach:
-        for (const HeartbeatMonitor::Entry& entry : monitor.All()) {
+      case Kind::kRateOfEach: {
+        const std::vector<HeartbeatMonitor::Entry> entries = monitor.All();
+        if (CountOf(entries, field.role) > kMaxRatesOfEach) break;
+        for (const HeartbeatMonitor::Entry& entry : entries) {
           const auto found = entry.beat.numbers.find(field.number);
           if (entry.beat.id.role != field.role ||
               found == entry.beat.numbers.end()) {
@@ -117,6 +129,7 @@ std::map<std::string, double> RunCurves::ValuesOf(
           if (!std::isnan(rate)) values[tag] = rate;
         }
         break;
+      }
     }
     if (!std::isnan(value)) values[field.tag] = value;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -21,8 +22,10 @@ struct CurveField {
   enum class Kind {
     kMean,  // over the processes of the role
     kSum,
-    kRate,         // growth of the sum per second
-    kRateOfEach,   // rate of each process, as "TAG/ROLE-INDEX"
+    kRate,  // growth of the sum per second
+    // rate of each process, as "TAG/ROLE-INDEX"; none for a role of more than
+    // RunCurves::kMaxRatesOfEach
+    kRateOfEach,
     kBehindSteps,  // the newest update that any process knows minus the mean
   };
 
@@ -55,6 +58,9 @@ struct CurveAxis {
 // Thread-safety: one thread.
 class RunCurves {
  public:
+  // A line of fleet.jsonl stays short, in a fleet of any size.
+  static constexpr int64_t kMaxRatesOfEach = 1000;
+
   RunCurves(const std::filesystem::path& folder, CurveAxis axis,
             std::vector<CurveField> fields, DiskQueue* disk = nullptr,
             Clock* clock = &Clock::Real());

@@ -71,7 +71,7 @@ struct StateFile {
 };
 
 StateFile LoadState(const std::filesystem::path& file) {
-  return config::Load<StateFile>(config::Document::FromProgram(file)).config;
+  return config::Load<StateFile>(config::Document::FromFile(file)).config;
 }
 
 std::string UtcTime(const char* format) {

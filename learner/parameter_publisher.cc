@@ -35,8 +35,11 @@ ParameterPublisher::ParameterPublisher(const std::string& endpoint,
 
 void ParameterPublisher::Publish(const std::string& topic, uint64_t version,
                                  std::string bytes) {
+  rpc::Message payload = rpc::MakeMessage(rpc::Frame::Copy(bytes));
+  // here, since an exception in the thread would end the process
+  publisher_.CheckPayload(topic, payload);
   const MutexLock lock(mutex_);
-  waiting_[topic] = {version, std::move(bytes)};
+  waiting_[topic] = {version, std::move(payload)};
 }
 
 void ParameterPublisher::Run(const Thread::StopToken& stop) {
@@ -47,8 +50,7 @@ void ParameterPublisher::Run(const Thread::StopToken& stop) {
       values.swap(waiting_);
     }
     for (auto& [topic, value] : values) {
-      publisher_.Publish(topic, value.version,
-                         rpc::MakeMessage(rpc::Frame::Copy(value.bytes)));
+      publisher_.Publish(topic, value.version, std::move(value.payload));
     }
     if (publisher_.Process(kInterval) == rpc::ReceiveResult::kClosed) break;
   }

@@ -32,14 +32,15 @@ class ParameterPublisher {
   const std::string& endpoint() const { return endpoint_; }
 
   // Replaces the value of `topic`. Never waits: a newer value replaces an
-  // unsent one.
+  // unsent one. Throws InvalidArgument for more bytes than a subscriber takes,
+  // 256 MiB.
   void Publish(const std::string& topic, uint64_t version, std::string bytes)
       EXCLUDES(mutex_);
 
  private:
   struct Value {
     uint64_t version = 0;
-    std::string bytes;
+    rpc::Message payload;
   };
 
   void Run(const Thread::StopToken& stop) EXCLUDES(mutex_);

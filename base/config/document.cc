@@ -62,9 +62,8 @@ std::string RecipeHint(const std::filesystem::path& path) {
 // Reads a file and all its bases.
 class FileLoader {
  public:
-  FileLoader(const FileReader& read_file, const YamlLimits& limits,
-             Problems* problems)
-      : read_file_(read_file), limits_(limits), problems_(problems) {}
+  FileLoader(const FileReader& read_file, Problems* problems)
+      : read_file_(read_file), problems_(problems) {}
 
   // Whether every file could be read; if not, there is no tree.
   bool ok() const { return ok_; }
@@ -89,7 +88,7 @@ class FileLoader {
     } catch (const IoError& error) {
       return Fail(named_at, error.what() + RecipeHint(path));
     }
-    std::optional<Node> node = ParseYaml(text, file, problems_, limits_);
+    std::optional<Node> node = ParseYaml(text, file, problems_);
     if (!node) {
       ok_ = false;
       return EmptyMap(file);
@@ -165,7 +164,6 @@ class FileLoader {
   }
 
   const FileReader& read_file_;
-  const YamlLimits& limits_;
   Problems* problems_;
   bool ok_ = true;
   int num_files_ = 1;
@@ -327,34 +325,16 @@ Document::Document() {
 Document Document::FromFile(const std::filesystem::path& path,
                             const std::vector<std::string>& overrides) {
   return FromFile(path, overrides, [](const std::filesystem::path& file) {
-    return ReadFile(file, YamlLimits().file_bytes);
+    return ReadFile(file, YamlLimits::kFileBytes);
   });
 }
 
 Document Document::FromFile(const std::filesystem::path& path,
                             const std::vector<std::string>& overrides,
                             const FileReader& read_file) {
-  return Read(path, overrides, read_file, YamlLimits());
-}
-
-Document Document::FromProgram(const std::filesystem::path& path) {
-  constexpr YamlLimits kLimits = {.file_bytes = size_t{16} << 20,
-                                  .tree_bytes = size_t{256} << 20,
-                                  .map_keys = 100'000};
-  return Read(
-      path, /*overrides=*/{},
-      [&](const std::filesystem::path& file) {
-        return ReadFile(file, kLimits.file_bytes);
-      },
-      kLimits);
-}
-
-Document Document::Read(const std::filesystem::path& path,
-                        const std::vector<std::string>& overrides,
-                        const FileReader& read_file, const YamlLimits& limits) {
   Document document;
   document.problems_ = Problems();
-  FileLoader loader(read_file, limits, &document.problems_);
+  FileLoader loader(read_file, &document.problems_);
   document.root_ = loader.LoadMain(path.lexically_normal());
   for (const std::string& text : overrides) {
     Override(text, &document.problems_).Apply(&document.root_);

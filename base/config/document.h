@@ -11,8 +11,6 @@
 
 namespace replicant::config {
 
-struct YamlLimits;
-
 // Reads a whole configuration file. Throws IoError.
 using FileReader = std::function<std::string(const std::filesystem::path&)>;
 
@@ -52,9 +50,6 @@ class Document {
   static Document FromFile(const std::filesystem::path& path,
                            const std::vector<std::string>& overrides,
                            const FileReader& read_file);
-  // Reads a file that a program has written, which may have 100,000 keys in a
-  // map. Throws as FromFile() does.
-  static Document FromProgram(const std::filesystem::path& path);
   // Reads a text, called `name` in messages; it can have no base.
   static Document FromText(const std::string& name, std::string_view text,
                            const std::vector<std::string>& overrides = {});
@@ -65,10 +60,6 @@ class Document {
   const Problems& problems() const { return problems_; }
 
  private:
-  static Document Read(const std::filesystem::path& path,
-                       const std::vector<std::string>& overrides,
-                       const FileReader& read_file, const YamlLimits& limits);
-
   Node root_;
   Problems problems_;
 };

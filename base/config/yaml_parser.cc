@@ -44,8 +44,8 @@ size_t TreeBytes(const Node& node) {
 // stack, the innermost on top.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(int file, Problems* problems, const YamlLimits& limits)
-      : file_(file), problems_(problems), limits_(limits) {}
+  TreeBuilder(int file, Problems* problems)
+      : file_(file), problems_(problems) {}
 
   // The document; an empty one is an empty map.
   Node TakeRoot() {
@@ -75,7 +75,7 @@ class TreeBuilder : public YAML::EventHandler {
       Fail(mark, "an alias inside the value it stands for");
     }
     // the expanded tree is measured before it is copied
-    Spend(ToPlace(mark, file_), TreeBytes(found->second));
+    SpendOnAliases(ToPlace(mark, file_), TreeBytes(found->second));
     if (static_cast<int>(stack_.size()) + Depth(found->second) >
         YamlLimits::kDepth) {
       FailDepth(mark);
@@ -144,12 +144,21 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void Spend(const Place& place, size_t bytes) {
-    spent_bytes_ += bytes;
-    if (spent_bytes_ > limits_.tree_bytes) {
+    tree_bytes_ += bytes;
+    if (tree_bytes_ > YamlLimits::kTreeBytes) {
+      throw ParseFailure{place,
+                         fmt::format("the file needs more than {} bytes of "
+                                     "memory",
+                                     YamlLimits::kTreeBytes)};
+    }
+  }
+  void SpendOnAliases(const Place& place, size_t bytes) {
+    alias_bytes_ += bytes;
+    if (alias_bytes_ > YamlLimits::kAliasBytes) {
       throw ParseFailure{
-          place, fmt::format("the file needs more than {} bytes of memory, "
-                             "aliases expanded",
-                             limits_.tree_bytes)};
+          place, fmt::format("the file's aliases need more than {} bytes of "
+                             "memory, expanded",
+                             YamlLimits::kAliasBytes)};
     }
   }
 
@@ -169,8 +178,9 @@ class TreeBuilder : public YAML::EventHandler {
            "own file and name it with 'base:'");
     }
     Level& map = stack_.back();
-    if (map.node.entries.size() >= limits_.map_keys) {
-      Fail(mark, fmt::format("more than {} keys in one map", limits_.map_keys));
+    if (map.node.entries.size() >= YamlLimits::kMapKeys) {
+      Fail(mark,
+           fmt::format("more than {} keys in one map", YamlLimits::kMapKeys));
     }
     Spend(ToPlace(mark, file_), key.size());
     map.has_key = true;
@@ -222,7 +232,7 @@ class TreeBuilder : public YAML::EventHandler {
   void Close(Node node, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) {
       // keep a copy of an anchored value
-      Spend(node.place, TreeBytes(node));
+      SpendOnAliases(node.place, TreeBytes(node));
       anchors_[anchor] = node;
     }
     if (stack_.empty()) {
@@ -242,13 +252,13 @@ class TreeBuilder : public YAML::EventHandler {
 
   int file_;
   Problems* problems_;
-  const YamlLimits& limits_;
   Node root_;
   bool has_document_ = false;
   std::vector<Level> stack_;
   // complete values that an alias may name
   std::map<YAML::anchor_t, Node> anchors_;
-  size_t spent_bytes_ = 0;
+  size_t tree_bytes_ = 0;
+  size_t alias_bytes_ = 0;
 };
 
 // Throws ParseFailure unless `text` is UTF-8 without control characters.
@@ -301,17 +311,17 @@ std::string ProblemOfText(std::string_view text) {
 }
 
 std::optional<Node> ParseYaml(const std::string& text, int file,
-                              Problems* problems, const YamlLimits& limits) {
+                              Problems* problems) {
   try {
-    if (text.size() > limits.file_bytes) {
+    if (text.size() > YamlLimits::kFileBytes) {
       throw ParseFailure{{file, 1, 1},
                          fmt::format("{} bytes; at most {} are read",
-                                     text.size(), limits.file_bytes)};
+                                     text.size(), YamlLimits::kFileBytes)};
     }
     CheckText(text, file);
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder(file, problems, limits);
+    TreeBuilder builder(file, problems);
     while (parser.HandleNextDocument(builder)) {
     }
     return builder.TakeRoot();

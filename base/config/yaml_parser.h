@@ -10,14 +10,17 @@
 
 namespace replicant::config {
 
-// Limits of one file, far above the needs of a configuration, so that no input
-// exhausts the memory or the stack.
+// Limits of one file, so that no input exhausts the memory or the stack. They
+// are above what programs write: the configuration of a run on 10,000 hosts,
+// and the state of one with 100,000 roles.
 struct YamlLimits {
   static constexpr int kDepth = 64;
-  size_t file_bytes = size_t{256} << 10;
-  // memory of the tree, aliases expanded
-  size_t tree_bytes = size_t{4} << 20;
-  size_t map_keys = 4096;
+  static constexpr size_t kFileBytes = size_t{16} << 20;
+  // memory of the tree
+  static constexpr size_t kTreeBytes = size_t{256} << 20;
+  // memory of the values that aliases name, and of their copies
+  static constexpr size_t kAliasBytes = size_t{4} << 20;
+  static constexpr size_t kMapKeys = 100'000;
 };
 
 // Reads one YAML document into a tree. `file` is the text's number from
@@ -29,8 +32,7 @@ struct YamlLimits {
 // empty text is an empty map. Adds a problem and returns std::nullopt if no
 // tree can be made; a duplicate key adds a problem but still leaves a tree.
 std::optional<Node> ParseYaml(const std::string& text, int file,
-                              Problems* problems,
-                              const YamlLimits& limits = {});
+                              Problems* problems);
 
 // Why `text` cannot be a plain value: bytes that are not UTF-8, or a control
 // character. Empty if it can.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kNanosPerSecond = 1e9;
 constexpr size_t kMaxTagBytes = 1000;
-constexpr size_t kMaxTextBytes = size_t{1} << 20;
+constexpr size_t kMaxTextBytes = size_t{1} << 24;
 constexpr size_t kMaxImageBytes = size_t{1} << 24;
 constexpr int kHistogramBuckets = 30;
 

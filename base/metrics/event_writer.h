@@ -58,7 +58,7 @@ class EventWriter {
   // Stored as float32, NaN and infinities included.
   void AddScalar(std::string_view tag, double value, int64_t step)
       EXCLUDES(mutex_);
-  // Text in Markdown; at most 1 MiB.
+  // Text in Markdown; at most 16 MiB.
   void AddText(std::string_view tag, std::string_view markdown, int64_t step)
       EXCLUDES(mutex_);
   // The distribution of the finite values in 30 buckets, as TensorBoard's own

@@ -123,15 +123,13 @@ JsonObject& JsonObject::Add(std::string_view key,
 }
 
 JsonObject& JsonObject::AddMember(std::string_view key, std::string_view json) {
-  std::string quoted_key = QuoteText(key);
-  REPLICANT_CHECK(
-      std::find(keys_.begin(), keys_.end(), quoted_key) == keys_.end(),
-      "JSON key {} is added twice", quoted_key);
+  const std::string quoted_key = QuoteText(key);
+  const bool is_new = keys_.insert(quoted_key).second;
+  REPLICANT_CHECK(is_new, "JSON key {} is added twice", quoted_key);
   if (!members_.empty()) members_ += ',';
   members_ += quoted_key;
   members_ += ':';
   members_ += json;
-  keys_.push_back(std::move(quoted_key));
   return *this;
 }
 

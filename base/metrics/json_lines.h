@@ -6,10 +6,10 @@
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/metrics/append_file.h"
@@ -45,7 +45,7 @@ class JsonObject {
  private:
   JsonObject& AddMember(std::string_view key, std::string_view json);
 
-  std::vector<std::string> keys_;
+  std::set<std::string> keys_;
   // the text between the braces
   std::string members_;
 };

@@ -73,20 +73,8 @@ CallResult Client::AwaitSession(Clock::Duration timeout) {
 }
 
 void Client::CheckPayload(const Message& payload) const {
-  size_t longest = 0;
-  for (const Frame& frame : payload) longest = std::max(longest, frame.size());
-  const auto max_part_bytes =
-      static_cast<size_t>(options_.socket.max_part_bytes);
-  if (payload.size() <= options_.limits.max_parts &&
-      longest <= max_part_bytes &&
-      SizeBytes(payload) <= options_.limits.max_payload_bytes) {
-    return;
-  }
-  throw InvalidArgument(fmt::format(
-      "message of {} parts, the longest of {} bytes, {} bytes in all; allowed "
-      "are {} parts of {} bytes, {} bytes in all",
-      payload.size(), longest, SizeBytes(payload), options_.limits.max_parts,
-      max_part_bytes, options_.limits.max_payload_bytes));
+  rpc::CheckPayload("message", payload, options_.limits,
+                    options_.socket.max_part_bytes);
 }
 
 std::optional<Client::RequestId> Client::Start(uint16_t kind, Message payload,

@@ -27,7 +27,7 @@ struct ClientOptions {
   // Time after which an unanswered idempotent request, or a hello, is sent
   // again.
   Clock::Duration attempt_timeout = std::chrono::seconds(1);
-  // Interval of the heartbeats while nothing else is sent.
+  // Interval of the heartbeats, which do not depend on other traffic.
   Clock::Duration heartbeat_interval = std::chrono::seconds(1);
   // A server that leaves a heartbeat unanswered for longer counts as dead; the
   // client then opens a new connection.

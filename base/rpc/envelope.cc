@@ -80,9 +80,8 @@ Header DecodeHeader(std::span<const std::byte> bytes, PayloadClaim* claim) {
   return header;
 }
 
-void CheckPayload(const Header& header, const PayloadClaim& claim,
-                  std::span<const Frame> payload,
-                  const EnvelopeLimits& limits) {
+void CheckClaim(const Header& header, const PayloadClaim& claim,
+                std::span<const Frame> payload, const EnvelopeLimits& limits) {
   const uint64_t size_bytes = SizeBytes(payload);
   if (payload.size() > limits.max_parts ||
       size_bytes > limits.max_payload_bytes) {
@@ -108,6 +107,22 @@ void CheckPayload(const Header& header, const PayloadClaim& claim,
 }
 
 }  // namespace
+
+void CheckPayload(std::string_view what, std::span<const Frame> payload,
+                  const EnvelopeLimits& limits, int64_t max_part_bytes) {
+  size_t longest = 0;
+  for (const Frame& frame : payload) longest = std::max(longest, frame.size());
+  if (payload.size() <= limits.max_parts &&
+      longest <= static_cast<size_t>(max_part_bytes) &&
+      SizeBytes(payload) <= limits.max_payload_bytes) {
+    return;
+  }
+  throw InvalidArgument(fmt::format(
+      "{} of {} parts, the longest of {} bytes, {} bytes in all; allowed are "
+      "{} parts of {} bytes, {} bytes in all",
+      what, payload.size(), longest, SizeBytes(payload), limits.max_parts,
+      max_part_bytes, limits.max_payload_bytes));
+}
 
 Message Encode(const Header& header, Message payload) {
   if ((header.flags & ~kAllFlags) != 0 ||
@@ -143,7 +158,7 @@ Envelope Decode(std::span<Frame> frames, const EnvelopeLimits& limits) {
   Envelope envelope;
   envelope.header = DecodeHeader(frames[0].bytes(), &claim);
   const std::span<Frame> payload = frames.subspan(1);
-  CheckPayload(envelope.header, claim, payload, limits);
+  CheckClaim(envelope.header, claim, payload, limits);
 
   envelope.payload.reserve(payload.size());
   for (Frame& frame : payload) envelope.payload.push_back(std::move(frame));

@@ -81,6 +81,12 @@ class VersionMismatch : public CommError {
 // Throws InvalidArgument for unknown flags or 2^32 parts.
 Message Encode(const Header& header, Message payload);
 
+// Throws InvalidArgument, naming `what` ("message"), for a payload over the
+// limits or with a part of more than `max_part_bytes`: its receiver would drop
+// it, or the connection.
+void CheckPayload(std::string_view what, std::span<const Frame> payload,
+                  const EnvelopeLimits& limits, int64_t max_part_bytes);
+
 // Takes an envelope apart, moving the payload out of `frames`.
 //
 // Throws MalformedMessage, with `frames` unchanged, if there is no header, or

@@ -37,6 +37,7 @@ void Publisher::Publish(std::string_view topic, uint64_t version,
                     "got {} bytes",
                     kMaxTopicBytes, topic.size()));
   }
+  CheckPayload(topic, payload);
   Value& value = values_[std::string(topic)];
   Header header;
   header.kind = kPublicationKind;
@@ -57,6 +58,12 @@ void Publisher::Publish(std::string_view topic, uint64_t version,
     value.message.push_back(std::move(frame));
   }
   Send(value);
+}
+
+void Publisher::CheckPayload(std::string_view topic,
+                             const Message& payload) const {
+  rpc::CheckPayload(fmt::format("{} '{}'", protocol_.name, topic), payload,
+                    EnvelopeLimits(), options_.socket.max_part_bytes);
 }
 
 void Publisher::Send(Value& value) {

@@ -45,8 +45,11 @@ class Publisher {
 
   // Sends a value; never waits. `version` travels with it to the subscribers,
   // for example the learner's step. Throws InvalidArgument for a topic that is
-  // empty, too long or holds a zero byte.
+  // empty, too long or holds a zero byte, and what CheckPayload() throws.
   void Publish(std::string_view topic, uint64_t version, Message payload);
+  // Throws InvalidArgument for a payload over EnvelopeLimits or with a part of
+  // more than options.socket.max_part_bytes. Any thread.
+  void CheckPayload(std::string_view topic, const Message& payload) const;
 
   // Answers new subscriptions and logs failed handshakes. Call it often.
   // Returns kOk once it has answered one, at the latest after `timeout`.

@@ -214,14 +214,15 @@ class Exporter {
   void AddIdentity(const Node& node) { SetResult(node, InputName(node, 0)); }
   void AddConcat(const Node& node) {
     Names inputs;
+    const int64_t axis = node.attributes.Int("axis");
     for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (axis == 0) RefuseBatch(node, i);
       inputs.push_back(InputName(node, i));
     }
-    const int64_t axis = node.attributes.Int("axis");
-    if (axis == 0 && IsBatch(InputType(node, 0).shape)) FailMixed();
     SetResult(node, Op("Concat", inputs, {{"axis", axis}}));
   }
   void AddGather(const Node& node) {
+    RefuseBatch(node, 0);  // the table
     SetResult(node, Op("Gather", {InputName(node, 0), InputName(node, 1)}));
   }
   void AddTranspose(const Node& node) {
@@ -231,22 +232,28 @@ class Exporter {
     SetResult(node, Permuted(InputName(node, 0), permutation));
   }
   void AddSoftmax(const Node& node) {
+    RefuseVectorOfBatch(node);
     SetResult(node, Op(std::string(node.op->name), {InputName(node, 0)},
                        {{"axis", int64_t{-1}}}));
   }
   void AddArgMax(const Node& node) {
+    RefuseVectorOfBatch(node);
     const std::string index =
         Op("ArgMax", {InputName(node, 0)},
            {{"axis", int64_t{-1}}, {"keepdims", int64_t{0}}});
     SetResult(node, Cast(index, node.output_type().dtype));
   }
   void AddMatMul(const Node& node) {
+    // a row of the result is one of `a`, unless `a` is transposed
+    if (node.attributes.Bool("transpose_a")) RefuseBatch(node, 0);
+    RefuseBatch(node, 1);
     SetResult(node,
               Op("Gemm", {InputName(node, 0), InputName(node, 1)},
                  {{"transA", int64_t{node.attributes.Bool("transpose_a")}},
                   {"transB", int64_t{node.attributes.Bool("transpose_b")}}}));
   }
   void AddLayerNorm(const Node& node) {
+    RefuseVectorOfBatch(node);
     SetResult(node,
               Op("LayerNormalization",
                  {InputName(node, 0), InputName(node, 1), InputName(node, 2)},
@@ -340,6 +347,14 @@ class Exporter {
   [[noreturn]] void FailMixed() const {
     Fail("mixes the rows of a batch, whose number is open");
   }
+  // For an input of which every row has a part in each row of the result.
+  void RefuseBatch(const Node& node, size_t input) const {
+    if (IsBatch(InputType(node, input).shape)) FailMixed();
+  }
+  // For an op along the last axis of its first input.
+  void RefuseVectorOfBatch(const Node& node) const {
+    if (InputType(node, 0).shape.rank() == 1) RefuseBatch(node, 0);
+  }
 
   // --- elementwise ops ---
 
@@ -348,6 +363,10 @@ class Exporter {
     Names values;
     std::vector<DType> dtypes;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
+      // broadcast, its rows would be an inner dimension of the result
+      if (InputType(node, i).shape.rank() < node.output_type().shape.rank()) {
+        RefuseBatch(node, i);
+      }
       values.push_back(InputName(node, i));
       dtypes.push_back(InputType(node, i).dtype);
     }

@@ -163,6 +163,26 @@ TEST(ModelRandomizationTest, OptionsAndLimitsAndNormalNumbers) {
   }
 }
 
+// Would catch an entry that undoes an earlier one, or one that builds on the
+// last episode.
+TEST(ModelRandomizationTest, EntriesOfOneNumberBuildOnEachOther) {
+  Physics physics = MakePhysics();
+  const ModelRandomizer randomizer(
+      {{.fields = {"dof_damping"}, .parameters = {3.0, 3.0}},
+       {.fields = {"dof_damping"},
+        .names = "right",
+        .kind = RandomizationKind::kAdd,
+        .parameters = {0.5, 0.5}},
+       {.fields = {"dof_damping"}, .parameters = {2.0, 2.0}}},
+      physics);
+  for (int episode = 0; episode < 2; ++episode) {
+    randomizer.Draw(physics, Stream(episode), episode);
+    // 2 * 3 * 2, and (4 * 3 + 0.5) * 2
+    EXPECT_EQ(Numbers(physics.model().dof_damping, 2),
+              (std::vector<double>{12.0, 25.0}));
+  }
+}
+
 TEST(ModelRandomizationTest, TheChangeGrowsOverTheRamp) {
   const std::vector<double> defaults =
       Numbers(MakePhysics().model().body_mass, 3);

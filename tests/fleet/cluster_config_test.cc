@@ -1,12 +1,15 @@
 #include "fleet/cluster_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "base/config/edit.h"
 #include "base/config/load.h"
 #include "base/error.h"
+#include "base/fs.h"
 #include "tests/support/message_of.h"
 
 namespace replicant::fleet {
@@ -33,6 +36,25 @@ TEST(ClusterConfigTest, HostsAndRolesAreRead) {
   EXPECT_EQ(c.roles.at("actor").cores, 2);
   EXPECT_EQ(c.roles.at("learner").cores, 4);
   EXPECT_FALSE(Load("{}").has_hosts());
+}
+
+// Would catch a limit on files that a run's own config.yaml exceeds.
+TEST(ClusterConfigTest, AResolvedConfigurationOfManyHostsIsReadBack) {
+  std::string yaml = "backend: ssh\nhosts:\n";
+  for (int i = 0; i < 3000; ++i) yaml += fmt::format("- name: host{}\n", i);
+  const std::string resolved =
+      config::Load<ClusterConfig>(
+          config::Document::FromText("cluster.yaml", yaml))
+          .resolved_yaml;
+  EXPECT_GT(resolved.size(), size_t{256} << 10);
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "config.yaml";
+  AtomicWriteFile(file, config::WithValue(resolved, "port", 7));
+  const auto read =
+      config::Load<ClusterConfig>(config::Document::FromFile(file)).config;
+  EXPECT_EQ(read.port, 7);
+  ASSERT_EQ(read.hosts.size(), 3000u);
+  EXPECT_EQ(read.hosts[2999].name, "host2999");
 }
 
 TEST(ClusterConfigTest, MistakesAreNamed) {

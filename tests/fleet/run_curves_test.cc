@@ -83,6 +83,40 @@ TEST_F(RunCurvesTest, PutsTheNumbersOfRolesOverTheLearnersSteps) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "by_frames" / "fleet"));
 }
 
+// Would catch a line whose length grows with the fleet without end.
+TEST_F(RunCurvesTest, ALargeFleetHasTheRateOfAllActorsAlone) {
+  using Kind = CurveField::Kind;
+  RunCurves curves(folder_.path(), {"learner", "updates", "frames"},
+                   {{Kind::kRate, "rate", "actor", "frames"},
+                    {Kind::kRateOfEach, "rate", "actor", "frames"}},
+                   /*disk=*/nullptr, &clock_);
+  Beat({"learner", 0}, {{"updates", Gauge(50)}});
+  const auto beat = [&](int64_t num_actors, double frames) {
+    for (int64_t i = 0; i < num_actors; ++i) {
+      Beat({"actor", static_cast<uint32_t>(i)}, {{"frames", Counter(frames)}});
+    }
+    Update(curves);
+  };
+  const auto count_of_each = [&] {
+    curves.Flush();
+    const std::string lines = ReadFile(folder_.path() / "fleet.jsonl");
+    const std::string last =
+        lines.substr(lines.rfind('\n', lines.size() - 2) + 1);
+    EXPECT_THAT(last, HasSubstr("\"rate\":"));
+    int64_t count = 0;
+    for (size_t at = last.find("rate/actor-"); at != std::string::npos;
+         at = last.find("rate/actor-", at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  beat(RunCurves::kMaxRatesOfEach, 10);
+  beat(RunCurves::kMaxRatesOfEach, 20);
+  EXPECT_EQ(count_of_each(), RunCurves::kMaxRatesOfEach);
+  beat(RunCurves::kMaxRatesOfEach + 1, 30);
+  EXPECT_EQ(count_of_each(), 0);
+}
+
 // The learner's report of its steps arrives after an actor's of its policy.
 TEST_F(RunCurvesTest, TheLagIsNeverNegative) {
   RunCurves curves(folder_.path(), {"learner", "updates", "frames"},

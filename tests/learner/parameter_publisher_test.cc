@@ -8,12 +8,14 @@
 #include "base/rpc/subscriber.h"
 #include "engine/runtime/parameters.h"
 #include "tests/support/graph_runner.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::learner {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::GraphRunner;
+using testing::MessageOf;
 using testing::Values;
 
 class ParameterSubscriber {
@@ -58,6 +60,21 @@ TEST(ParameterPublisherTest, GivesTheNewestOnJoiningAndEachNewerOne) {
   ParameterSubscriber late(publisher.endpoint());
   ASSERT_TRUE(late.Await(3));
   EXPECT_EQ(late.text, "newer");
+}
+
+// In the caller's thread: an exception of the publisher's would abort.
+TEST(ParameterPublisherTest, WhatNoSubscriberTakesIsRefused) {
+  ParameterPublisher publisher("tcp://127.0.0.1:*");
+  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
+              publisher.Publish("policy", 1,
+                                std::string((size_t{256} << 20) + 1, 'x'));
+            }),
+            "parameters 'policy' of 1 parts, the longest of 268435457 bytes, "
+            "268435457 bytes in all; allowed are 1024 parts of 268435456 "
+            "bytes, 4294967296 bytes in all");
+  publisher.Publish("policy", 2, "small");
+  ParameterSubscriber actor(publisher.endpoint());
+  EXPECT_TRUE(actor.Await(2));
 }
 
 TEST(ParameterPublisherTest, VariablesArriveWhole) {

@@ -79,8 +79,8 @@ TEST(YamlParserTest, BoundsTheExpansionOfAliases) {
     text += "]\n";
   }
   EXPECT_EQ(ProblemsOf(text),
-            "f.yaml:5:10: the file needs more than 4194304 bytes of memory, "
-            "aliases expanded");
+            "f.yaml:5:10: the file's aliases need more than 4194304 bytes of "
+            "memory, expanded");
   // few nodes, but each with a long text
   std::string long_text = "a: &a " + std::string(100'000, 'x') + "\nb: [";
   for (int i = 0; i < 100; ++i) long_text += "*a, ";
@@ -110,11 +110,14 @@ TEST(YamlParserTest, BoundsTheDepth) {
 }
 
 TEST(YamlParserTest, BoundsTheSizeOfAFileAndOfAMap) {
-  EXPECT_EQ(ProblemsOf(std::string(300'000, ' ')),
-            "f.yaml:1:1: 300000 bytes; at most 262144 are read");
+  EXPECT_EQ(ProblemsOf(std::string(20'000'000, ' ')),
+            "f.yaml:1:1: 20000000 bytes; at most 16777216 are read");
   std::string text;
-  for (int i = 0; i <= 4096; ++i) text += "k" + std::to_string(i) + ": 1\n";
-  EXPECT_EQ(ProblemsOf(text), "f.yaml:4097:1: more than 4096 keys in one map");
+  for (int i = 0; i <= 100'000; ++i) {
+    text += "k" + std::to_string(i) + ": 1\n";
+  }
+  EXPECT_EQ(ProblemsOf(text),
+            "f.yaml:100001:1: more than 100000 keys in one map");
 }
 
 TEST(YamlParserTest, RefusesWhatAConfigurationDoesNotNeed) {

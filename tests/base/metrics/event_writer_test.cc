@@ -88,9 +88,9 @@ TEST_F(EventWriterTest, BadInputIsNamedAndNothingWritten) {
   EXPECT_EQ(MessageOf([&] { writer.AddScalar("", 1.0, 1); }),
             "EventWriter: a tag must have 1 to 1000 bytes, got 0 ('')");
   EXPECT_EQ(MessageOf([&] {
-              writer.AddText("notes", std::string((1U << 20) + 1, 'x'), 1);
+              writer.AddText("notes", std::string((1U << 24) + 1, 'x'), 1);
             }),
-            "EventWriter: text 'notes' may have 1048576 bytes, got 1048577");
+            "EventWriter: text 'notes' may have 16777216 bytes, got 16777217");
   EXPECT_EQ(std::filesystem::file_size(writer.path()), size);
 }
 

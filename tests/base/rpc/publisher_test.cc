@@ -9,10 +9,12 @@
 #include "base/fs.h"
 #include "base/rpc/subscriber.h"
 #include "base/thread.h"
+#include "tests/support/message_of.h"
 
 namespace replicant::rpc {
 namespace {
 
+using replicant::testing::MessageOf;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -118,6 +120,18 @@ TEST(PublisherTest, BadTopicIsRefused) {
                InvalidArgument);
   EXPECT_THROW(publisher.Publish(std::string_view("a\0b", 3), 1, {}),
                InvalidArgument);
+}
+
+// A subscriber would drop the connection, and wait for ever.
+TEST(PublisherTest, OversizedValueIsRefusedBeforeItIsSent) {
+  ZmqContext context;
+  Publisher publisher(context, TestProtocol(),
+                      {.socket = {.max_part_bytes = 10}});
+  publisher.Publish("policy", 1, Text("ten bytes!"));
+  EXPECT_EQ(MessageOf<InvalidArgument>(
+                [&] { publisher.Publish("policy", 2, Text("eleven byte")); }),
+            "test 'policy' of 1 parts, the longest of 11 bytes, 11 bytes in "
+            "all; allowed are 1024 parts of 10 bytes, 4294967296 bytes in all");
 }
 
 TEST(PublisherTest, AgeAndPublicationTimeAreKnown) {

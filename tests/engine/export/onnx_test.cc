@@ -211,13 +211,35 @@ TEST_F(OnnxTest, OpsWithoutAFormAreNamedWithTheirLine) {
       "policy.cc:7: RandomNormal 'noise' has no form in ONNX; allowed: "
       "elementwise ops, ArgMax, AveragePool2d, Concat, "))
       << message;
+}
+
+// Would catch a model that is right for the exported number of rows alone.
+TEST_F(OnnxTest, OpsThatMixTheRowsOfABatchAreRefused) {
+  Graph& graph = runner_.graph();
   const Output x = graph.Input("x", DType::kF32, Shape({7, 2}));
-  const Output mean = graph::ReduceMean(x, {.axes = {0}}, kSite);
-  EXPECT_EQ(MessageOf<InvalidArgument>([&] {
-              ToOnnx(graph, {.outputs = {{"mean", mean}}, .batch_size = 7});
-            }),
-            "policy.cc:7: ReduceMean 'ReduceMean' mixes the rows of a batch, "
-            "whose number is open");
+  const Output v = graph.Input("v", DType::kF32, Shape({7}));
+  const Output one_row = graph.Input("one_row", DType::kF32, Shape({1, 2}));
+  const Output ids = graph.Input("ids", DType::kI64, Shape({3}));
+  const std::vector<std::pair<std::string, Output>> outputs = {
+      {"ReduceMean", graph::ReduceMean(x, {.axes = {0}}, kSite)},
+      {"MatMul", graph::MatMul(x, x, {.transpose_b = true}, kSite)},
+      {"MatMul", graph::MatMul(x, x, {.transpose_a = true}, kSite)},
+      {"Softmax", graph::Softmax(v, kSite)},
+      {"LogSoftmax", graph::LogSoftmax(v, kSite)},
+      {"ArgMax", graph::ArgMax(v, kSite)},
+      {"Gather", graph::Gather(x, ids, kSite)},
+      {"Concat", graph::Concat({one_row, x}, 0, kSite)},
+      {"BroadcastTo", graph::BroadcastTo(v, Shape({3, 7}), kSite)},
+  };
+  for (const auto& [op, output] : outputs) {
+    const std::string message = MessageOf<InvalidArgument>([&] {
+      ToOnnx(graph, {.outputs = {{"y", output}}, .batch_size = 7});
+    });
+    EXPECT_TRUE(message.starts_with("policy.cc:7: ")) << message;
+    EXPECT_TRUE(
+        message.ends_with(" mixes the rows of a batch, whose number is open"))
+        << op << ": " << message;
+  }
 }
 
 }  // namespace
