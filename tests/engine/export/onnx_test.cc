@@ -235,7 +235,7 @@ TEST_F(OnnxTest, OpsThatMixTheRowsOfABatchAreRefused) {
     const std::string message = MessageOf<InvalidArgument>([&] {
       ToOnnx(graph, {.outputs = {{"y", output}}, .batch_size = 7});
     });
-    EXPECT_TRUE(message.starts_with("policy.cc:7: ")) << message;
+    EXPECT_TRUE(message.starts_with("policy.cc:7: " + op + " '")) << message;
     EXPECT_TRUE(
         message.ends_with(" mixes the rows of a batch, whose number is open"))
         << op << ": " << message;
