@@ -38,6 +38,7 @@ struct CommandLine::Parser {
   bool wants_help = false;
   std::string docs_format;
   std::string config_file;
+  std::string config_argument;  // the same without --config
   std::string version;
   bool wants_version = false;
   std::vector<std::string> overrides;
@@ -55,22 +56,28 @@ struct CommandLine::Parser {
 };
 
 std::filesystem::path CommandLine::Parser::ConfigFile() const {
+  if (!config_file.empty() && !config_argument.empty()) {
+    throw ConfigError("--config: not allowed with the argument " +
+                      Quote(config_argument) + ", which stands for it");
+  }
+  const std::string& given =
+      config_file.empty() ? config_argument : config_file;
   std::string alternatives;
   for (const ConfigOption& option : config_options) {
     alternatives += " or " + option.name;
     if (option.value->empty()) continue;
-    if (!config_file.empty()) {
+    if (!given.empty()) {
       throw ConfigError("--config: not allowed with " + option.name +
                         ", which names its own configuration");
     }
     return option.config_file(*option.value);
   }
-  if (config_file.empty()) {
+  if (given.empty()) {
     throw ConfigError("--config FILE" + alternatives +
                       " is missing; hint: --help lists the options, "
                       "--print_config_docs the keys of a configuration");
   }
-  return config_file;
+  return given;
 }
 
 CommandLine::CommandLine(const std::string& program, const std::string& about)
@@ -143,10 +150,9 @@ void CommandLine::AddConfigOption(
 
 void CommandLine::AddConfigArgument() {
   parser_->app
-      .add_option("config_file", parser_->config_file,
+      .add_option("config_file", parser_->config_argument,
                   "Configuration file, as --config")
-      ->type_name("FILE")
-      ->excludes("--config");
+      ->type_name("FILE");
 }
 
 void CommandLine::AddVersion(const std::string& version) {

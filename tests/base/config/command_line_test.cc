@@ -66,7 +66,8 @@ TEST(CommandLineTest, TakesTheConfigurationAsAnArgumentWhereAllowed) {
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               parse({"run.yaml", "--config", "other.yaml"});
             }),
-            "config_file excludes --config; hint: see --help");
+            "--config: not allowed with the argument 'run.yaml', which stands "
+            "for it");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               parse({"run.yaml", "other.yaml"});
             }),
