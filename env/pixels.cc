@@ -22,6 +22,7 @@ std::vector<std::string> ArraysOf(const PixelOptions& options) {
   const std::vector<CameraOptions> cameras = options.Cameras();
   if (cameras.size() == 1) return {kArray};
   std::vector<std::string> names;
+  names.reserve(cameras.size());
   for (const CameraOptions& camera : cameras) {
     names.push_back(fmt::format("{}/{}", kArray, camera.camera));
   }

@@ -34,7 +34,7 @@ ParameterPublisher::ParameterPublisher(const std::string& endpoint,
 }
 
 void ParameterPublisher::Publish(const std::string& topic, uint64_t version,
-                                 std::string bytes) {
+                                 const std::string& bytes) {
   rpc::Message payload = rpc::MakeMessage(rpc::Frame::Copy(bytes));
   // here, since an exception in the thread would end the process
   publisher_.CheckPayload(topic, payload);

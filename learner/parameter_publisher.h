@@ -34,8 +34,8 @@ class ParameterPublisher {
   // Replaces the value of `topic`. Never waits: a newer value replaces an
   // unsent one. Throws InvalidArgument for more bytes than a subscriber takes,
   // 256 MiB.
-  void Publish(const std::string& topic, uint64_t version, std::string bytes)
-      EXCLUDES(mutex_);
+  void Publish(const std::string& topic, uint64_t version,
+               const std::string& bytes) EXCLUDES(mutex_);
 
  private:
   struct Value {
