@@ -22,7 +22,7 @@ constexpr std::string_view kReport = "--report";
 // The Python of the system, with the package.
 std::string FindPython() {
   const char* const given = std::getenv("REPLICANT_PYTHON");
-  const std::string python = given == nullptr ? "python3" : given;
+  std::string python = given == nullptr ? "python3" : given;
   const char* const hint =
       "hint: pip install \"WHEEL[report]\" with the wheel that scripts/wheel "
       "builds, or let REPLICANT_PYTHON name the Python that has it";

@@ -140,12 +140,12 @@ TEST_F(EventWriterReadbackTest, AReaderSeesAllWritersOfALiveRun) {
   add(1);
   const auto begun = folder_.path() / "begun";
   const auto go = folder_.path() / "go";
-  Process reader(
-      {.command = {REPLICANT_PYTHON,
-                   REPLICANT_SOURCE_DIR "/tests/base/metrics/watch_events.py",
-                   folder_.path(), begun, go},
-       .stdout_file = folder_.path() / "out",
-       .stderr_file = folder_.path() / "err"});
+  Process reader({.command = {REPLICANT_PYTHON,
+                              std::string(REPLICANT_SOURCE_DIR) +
+                                  "/tests/base/metrics/watch_events.py",
+                              folder_.path(), begun, go},
+                  .stdout_file = folder_.path() / "out",
+                  .stderr_file = folder_.path() / "err"});
   const auto give_up = Clock::Real().Now() + seconds(60);
   while (!std::filesystem::exists(begun) && Clock::Real().Now() < give_up) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
