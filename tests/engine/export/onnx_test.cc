@@ -229,7 +229,7 @@ TEST_F(OnnxTest, OpsThatMixTheRowsOfABatchAreRefused) {
       {"ArgMax", graph::ArgMax(v, kSite)},
       {"Gather", graph::Gather(x, ids, kSite)},
       {"Concat", graph::Concat({one_row, x}, 0, kSite)},
-      {"BroadcastTo", graph::BroadcastTo(v, Shape({3, 7}), kSite)},
+      {"Copy", graph::BroadcastTo(v, Shape({3, 7}), kSite)},
   };
   for (const auto& [op, output] : outputs) {
     const std::string message = MessageOf<InvalidArgument>([&] {
