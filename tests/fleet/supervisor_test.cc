@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/exit_codes.h"
@@ -119,43 +120,36 @@ TEST_F(SupervisorTest, ARoleWithoutBudgetEndsTheRunWithItsLog) {
   EXPECT_THAT(result.problems, IsEmpty());
 }
 
-// Would catch five restarts of a learner whose device does not exist.
-TEST_F(SupervisorTest, AConfigurationThatCannotRunIsTriedOnce) {
-  Make();
-  supervisor_->Step();
-  Beat(kReplay);
-  supervisor_->Step();
-  const std::string log = folder_.LogFile(kLearner, 1);
-  std::ofstream(log) << "learner: cuda:3: no such device\n";
-  Exit("learner-0", {kExitConfig, 0});
-  supervisor_->Step();
-  EXPECT_TRUE(supervisor_->IsStopping());
-  Exit("replay-0", {0, 0});
-  supervisor_->Step();
-  EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
-  EXPECT_EQ(supervisor_->result().message,
-            "learner-0: exit code 78; a restart cannot help, change the "
-            "configuration; " +
-                log + " ends with:\n  learner: cuda:3: no such device");
-  EXPECT_TRUE(supervisor_->result().is_mistake);
-}
-
-// Would catch a launcher that no other host is to start again.
-TEST_F(SupervisorTest, ADeviceThatFailsEndsTheRunWithoutAMistake) {
-  Make();
-  supervisor_->Step();
-  Beat(kReplay);
-  supervisor_->Step();
-  Exit("learner-0", {kExitDevice, 0});
-  supervisor_->Step();
-  EXPECT_TRUE(supervisor_->IsStopping());
-  Exit("replay-0", {0, 0});
-  supervisor_->Step();
-  EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
-  EXPECT_THAT(supervisor_->result().message,
-              ::testing::StartsWith("learner-0: exit code 69; a restart cannot "
-                                    "help, another host may have the device"));
-  EXPECT_FALSE(supervisor_->result().is_mistake);
+// Would catch five restarts of a learner whose device does not exist, and a
+// missing device that no other host is to start again.
+TEST_F(SupervisorTest, ARoleThatCannotRunIsTriedOnce) {
+  uint32_t incarnation = 0;
+  for (const auto& [code, why, is_mistake] :
+       {std::tuple(kExitConfig,
+                   "exit code 78; a restart cannot help, change "
+                   "the configuration; ",
+                   true),
+        std::tuple(kExitDevice,
+                   "exit code 69; a restart cannot help, another "
+                   "host may have the device; ",
+                   false)}) {
+    Make();
+    supervisor_->Step();
+    Beat(kReplay);
+    supervisor_->Step();
+    const std::string log = folder_.LogFile(kLearner, ++incarnation);
+    std::ofstream(log) << "learner: cuda:3: no such device\n";
+    Exit("learner-0", {code, 0});
+    supervisor_->Step();
+    EXPECT_TRUE(supervisor_->IsStopping());
+    Exit("replay-0", {0, 0});
+    supervisor_->Step();
+    EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
+    EXPECT_EQ(supervisor_->result().message,
+              std::string("learner-0: ") + why + log +
+                  " ends with:\n  learner: cuda:3: no such device");
+    EXPECT_EQ(supervisor_->result().is_mistake, is_mistake);
+  }
 }
 
 // The same process did run: what ended it may be gone at the next attempt.
