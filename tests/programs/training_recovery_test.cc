@@ -330,11 +330,10 @@ TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
   const std::string config = ReadFile(run_ / "config.yaml");
   const auto expect_refused = [&](const std::string& setting,
                                   const std::string& status) {
-    const CommandResult refused =
-        RunCommand({.command = {REPLICANT_FLEET, "--resume", run_.string(),
-                                "--set", "learner.limits.max_steps=80", "--set",
-                                setting}},
-                   std::chrono::minutes(3));
+    const CommandResult refused = RunCommand(
+        {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
+                     "learner.limits.max_steps=80", "--set", setting}},
+        std::chrono::minutes(3));
     EXPECT_EQ(refused.status.code, kExitConfig) << refused.output;
     EXPECT_THAT(refused.output,
                 HasSubstr(setting.substr(0, setting.find('='))));

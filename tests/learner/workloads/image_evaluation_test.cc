@@ -271,9 +271,9 @@ TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
   EXPECT_EQ(Evaluated(from_wide), Evaluated(trained));
 
   config.initial_variables = folder.path() / "none.safetensors";
-  EXPECT_EQ(MessageOf<ConfigError>([&] { Make(config, Images()).Begin(); }),
-            "resnet50.initial_variables: no such file: " +
-                config.initial_variables);
+  EXPECT_EQ(
+      MessageOf<ConfigError>([&] { Make(config, Images()).Begin(); }),
+      "resnet50.initial_variables: no such file: " + config.initial_variables);
   config.initial_variables = path;
   config.num_classes = 4;
   EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()).Begin(); }),
