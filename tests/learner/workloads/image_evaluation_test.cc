@@ -262,6 +262,7 @@ TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
     wide.emplace_back(info.name, std::move(tensor));
   }
   std::vector<NamedTensorView> views;
+  views.reserve(wide.size());
   for (const auto& [name, tensor] : wide)
     views.push_back({name, tensor.view()});
   config.initial_variables = folder.path() / "wide.safetensors";
