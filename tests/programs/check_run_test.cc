@@ -456,8 +456,8 @@ TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
                          ": the configuration does not fit"));
 }
 
-// Would catch a launcher that takes the learner's device, or the memory of all
-// replicas.
+// Would catch a launcher that takes the learner's device or the memory of its
+// step, or that builds a step with fewer rows than micro_batches.
 TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
   const TemporaryFolder folder;
   const Registry registry = Registry::BuiltIn();
@@ -468,7 +468,8 @@ TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
             "run.yaml",
             fmt::format("learner: {{workload: resnet50, batch_size: {}, "
                         "replication: {{accumulation_steps: 5, {}}}}}\n"
-                        "resnet50: {{depth: linear, image_size: 32}}\n",
+                        "resnet50: {{depth: linear, image_size: 32, "
+                        "micro_batches: 4}}\n",
                         batch_size, replication)),
         registry);
   };
