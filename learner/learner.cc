@@ -114,10 +114,7 @@ EndReason Learner::Run() {
     curves_.by_updates().AddText(
         "run/config", "```yaml\n" + hooks_.config_yaml + "\n```", step_);
   }
-  CheckpointedInput* const input = workload_.input();
-  if (input && config_.limits.max_steps > 0) {
-    input->SetLimit(config_.limits.max_steps - step_);
-  }
+  AnnounceLimit();
 
   std::optional<EndReason> end;
   while (!(end = FindEnd())) {
@@ -182,11 +179,19 @@ void Learner::TakeStep() {
       break;
     case NextResult::kTimeout:
       wait_reason_ = workload_.WaitReason();
+      // a step of several batches may have met the limit between two
+      AnnounceLimit();
       break;
     case NextResult::kEnd:
       is_input_over_ = true;
       break;
   }
+}
+
+void Learner::AnnounceLimit() {
+  CheckpointedInput* const input = workload_.input();
+  if (input == nullptr || config_.limits.max_steps == 0) return;
+  input->SetLimit(config_.limits.max_steps - step_);
 }
 
 void Learner::AddScalars() {

@@ -127,6 +127,8 @@ class Learner {
   // Workload::Step(); adds the step to a NumericError.
   NextResult RunStep();
   void TakeStep();
+  // Tells the input how many batches the steps up to the limit need.
+  void AnnounceLimit();
   void AddScalars();
   void Report(Clock::TimePoint now);
   void WritePictures();

@@ -9,11 +9,15 @@
 #include <vector>
 
 #include "base/config/load.h"
+#include "base/fs.h"
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
+#include "learner/learner.h"
+#include "learner/workloads/resnet_workload.h"
 #include "replicator/make_replicator.h"
+#include "tests/learner/workloads/small_image_models.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -140,6 +144,22 @@ TEST(LocalSgdTest, WhatIsWrittenReachesAllReplicas) {
   EXPECT_EQ(step->num_steps(), 2);
   EXPECT_LE(NormOfDifference(VariablesOf<double>(*replicator).at("w"), ones),
             1e-12);
+}
+
+// Would catch a run that waits for ever for the last batch of a round.
+TEST(LocalSgdTest, ARunEndsWithAWholeRound) {
+  const TemporaryFolder folder;
+  learner::ResNetWorkload workload(
+      learner::SmallResNet(), /*batch_size=*/4, graph::Precision::kF32,
+      /*seed=*/1,
+      MakeReplicator({.strategy = &kLocalSgd<2>, .replicas = 2}, /*seed=*/1));
+  int num_calls = 0;
+  learner::Learner learner({.limits = {.max_steps = 5}, .parameter_bind = ""},
+                           folder.path(), &workload,
+                           {.should_stop = [&] { return ++num_calls > 100; }});
+  EXPECT_EQ(learner.Run(), learner::EndReason::kStepLimit);
+  EXPECT_EQ(learner.step(), 6);
+  EXPECT_EQ(workload.State().at("batches"), "6");
 }
 
 TEST(LocalSgdTest, AConfigurationNamesIt) {
