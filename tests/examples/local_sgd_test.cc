@@ -165,13 +165,16 @@ TEST(LocalSgdTest, ARunEndsWithAWholeRound) {
 TEST(LocalSgdTest, AConfigurationNamesIt) {
   StrategyRegistry strategies = StrategyRegistry::BuiltIn();
   strategies.Add(kLocalSgd<8>);
-  const auto config = config::LoadBy<ReplicationConfig>(
-                          config::Document::FromText(
-                              "run.yaml", "{strategy: local_sgd, replicas: 3}"),
-                          [&](config::Reader& reader) {
-                            return ReplicationConfig::Read(reader, strategies);
-                          })
-                          .config;
+  const auto config =
+      config::LoadBy<ReplicationConfig>(
+          config::Document::FromText(
+              "run.yaml",
+              "{strategy: local_sgd, replicas: 3, backend: cuda, "
+              "wire: bf16}"),
+          [&](config::Reader& reader) {
+            return ReplicationConfig::Read(reader, strategies);
+          })
+          .config;
   EXPECT_EQ(config.strategy, &kLocalSgd<8>);
   EXPECT_EQ(config.num_groups(), 3);
 }
