@@ -22,6 +22,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -48,7 +49,8 @@ constexpr const char* kFileAttributes[] = {"file",     "fileright", "fileleft",
                                            "fileback", "filename"};
 
 void Load(const stdfs::path& path, tinyxml2::XMLDocument* document) {
-  if (!stdfs::is_regular_file(path)) {
+  std::error_code ignored;
+  if (!stdfs::is_regular_file(path, ignored)) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
   if (document->LoadFile(path.c_str()) != tinyxml2::XML_SUCCESS ||
