@@ -91,6 +91,7 @@ Learner::Learner(const LearnerConfig& config,
     parameters_.emplace(config_.parameter_bind,
                         rpc::GroupKey::FromFile(config_.key_file));
     spdlog::info("publishes parameters at {}", parameters_->endpoint());
+    Publish();
   }
 }
 
@@ -106,6 +107,7 @@ EndReason Learner::Run() {
   report_.next += report_.length;
   publish_ = {.next = *start_,
               .length = FromSeconds(config_.publish_interval_s)};
+  publish_.next += publish_.length;
   checkpoint_ = {.next = *start_,
                  .length = FromSeconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
@@ -118,7 +120,6 @@ EndReason Learner::Run() {
 
   std::optional<EndReason> end;
   while (!(end = FindEnd())) {
-    // publish the initial parameters, then new ones
     if (published_step_ != step_ && publish_.HasPassed(clock_.Now())) Publish();
     TakeStep();
     const Clock::TimePoint now = clock_.Now();

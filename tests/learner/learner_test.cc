@@ -252,6 +252,37 @@ TEST_F(LearnerTest, AFullDiskCostsPointsOfTheCurveAlone) {
   EXPECT_THAT(CheckpointSteps(), ElementsAre(50));
 }
 
+// Publishes its variable.
+class PublishingWorkload : public SumWorkload {
+ public:
+  using SumWorkload::SumWorkload;
+
+  std::vector<std::string> PublishedVariables() const override {
+    return {"sum"};
+  }
+  std::string PublishedTopic() const override {
+    ++num_published;
+    return "policy";
+  }
+
+  mutable int num_published = 0;
+};
+
+// Would catch a fleet that starts a learner again and again whose policy is too
+// large: one that has run may have failed by chance.
+TEST_F(LearnerTest, PublishesBeforeItRuns) {
+  config_.parameter_bind = "tcp://127.0.0.1:*";
+  config_.limits.max_steps = 3;
+  config_.publish_interval_s = 10.0;
+  FakeClock clock;
+  PublishingWorkload workload(&clock);
+  Learner learner(config_, folder_.path() / "run", &workload, {}, &clock);
+  EXPECT_EQ(workload.num_published, 1);
+  learner.Run();
+  // and at the end
+  EXPECT_EQ(workload.num_published, 2);
+}
+
 // The limit ends the run; another attempt would only repeat the training.
 TEST_F(LearnerTest, ALastCheckpointThatFailsEndsTheRunAllTheSame) {
   FakeClock clock;
