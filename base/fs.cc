@@ -178,6 +178,12 @@ std::string ReadFile(const std::filesystem::path& path,
   return bytes;
 }
 
+std::string WhyMissing(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) return "";
+  return error ? error.message() : "no such path";
+}
+
 void MakeFolders(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -57,6 +57,10 @@ int RemoveStaleTemporaries(const std::filesystem::path& folder);
 std::string ReadFile(const std::filesystem::path& path,
                      uint64_t max_size_bytes = uint64_t{1} << 40);
 
+// Why there is no file or folder at `path`, for a message: "no such path", or
+// what the system says of one that it cannot look at. "": there is one.
+std::string WhyMissing(const std::filesystem::path& path);
+
 // Creates a folder and its parents. Throws IoError.
 void MakeFolders(const std::filesystem::path& path);
 

@@ -22,6 +22,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -48,7 +49,8 @@ constexpr const char* kFileAttributes[] = {"file",     "fileright", "fileleft",
                                            "fileback", "filename"};
 
 void Load(const stdfs::path& path, tinyxml2::XMLDocument* document) {
-  if (!stdfs::is_regular_file(path)) {
+  std::error_code ignored;
+  if (!stdfs::is_regular_file(path, ignored)) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
   if (document->LoadFile(path.c_str()) != tinyxml2::XML_SUCCESS ||
@@ -245,15 +247,19 @@ void CopyXml(const stdfs::path& xml, const stdfs::path& copy) {
 
 stdfs::path CopyMjcf(const stdfs::path& mjcf, const stdfs::path& folder) {
   const stdfs::path file = MujocoPath(stdfs::absolute(mjcf));
+  const stdfs::path copy = CopyOfMjcf(mjcf, folder);
   if (IsModelArchive(file)) {
-    // the model's name within an archive may be the archive's
-    stdfs::path copy = folder / file.filename();
     AssetCopies::CopyFile(file, copy);
-    return copy;
+  } else {
+    CopyXml(file, copy);
   }
-  stdfs::path copy = folder / "model.xml";
-  CopyXml(file, copy);
   return copy;
+}
+
+stdfs::path CopyOfMjcf(const stdfs::path& mjcf, const stdfs::path& folder) {
+  const stdfs::path file = MujocoPath(stdfs::absolute(mjcf));
+  // the model's name within an archive may be the archive's
+  return folder / (IsModelArchive(file) ? file.filename() : "model.xml");
 }
 
 }  // namespace replicant::env

@@ -20,5 +20,8 @@ namespace replicant::env {
 // the model or an include is missing, is not XML or cannot be written.
 std::filesystem::path CopyMjcf(const std::filesystem::path& mjcf,
                                const std::filesystem::path& folder);
+// The path of the model that CopyMjcf() makes.
+std::filesystem::path CopyOfMjcf(const std::filesystem::path& mjcf,
+                                 const std::filesystem::path& folder);
 
 }  // namespace replicant::env

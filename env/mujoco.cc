@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -115,7 +116,8 @@ MjSpecPtr ParseWithPlugins(const Parse& parse, std::string& message) {
 
 MjSpecPtr ParseMjcf(const std::filesystem::path& path) {
   InstallCallbacks();
-  if (!std::filesystem::is_regular_file(MujocoPath(path))) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(MujocoPath(path), ignored)) {
     throw IoError(fmt::format("MJCF: {}: no such file", path.string()));
   }
   if (IsMisnamedArchive(path)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,14 +21,16 @@ std::filesystem::path ModelPath(const TaskDefinition& task,
   if (task.model.is_absolute()) return task.model;
   const std::filesystem::path folder =
       options.suite_folder.empty() ? SuiteModelFolder() : options.suite_folder;
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
     throw IoError(fmt::format(
         "{}: no folder {} with the Control Suite's models; hint: {}", task.name,
         folder.string(),
         options.suite_folder.empty()
             ? "run scripts/setup, or set REPLICANT_SUITE_MODELS to the folder "
               "dm_control/suite of a dm_control 1.0.50"
-            : "--set 'task.suite_folder=\"\"' takes the installed ones"));
+            : "without suite_folder, or with an empty one, the installed "
+              "models are taken"));
   }
   return folder / task.model;
 }

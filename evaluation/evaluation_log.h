@@ -75,6 +75,11 @@ class EvaluationLog {
   std::optional<int64_t> last_step() const {
     return points_.empty() ? std::nullopt : std::optional(points_.back().step);
   }
+  // Its environment frames, 0 if they are not known.
+  std::optional<int64_t> last_frames() const {
+    return points_.empty() ? std::nullopt
+                           : std::optional(points_.back().frames);
+  }
   // Removes the evaluations after `step`, because the learner has lost these
   // steps. Throws IoError if a file cannot be opened.
   void Rewind(int64_t step);
@@ -89,7 +94,8 @@ class EvaluationLog {
   }
 
  private:
-  // of the evaluations: tells up to which frames those of a step go
+  // one for each evaluation; Rewind() finds in them the frames of the last one
+  // that stays
   std::vector<metrics::CurvePoint> points_;
   const double began_s_;
   Clock& clock_;

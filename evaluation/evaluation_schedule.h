@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "evaluation/evaluation_config.h"
 
@@ -22,9 +23,14 @@ class EvaluationSchedule {
   // Plans the next evaluation, one interval from here.
   void Advance(double seconds, int64_t frames) {
     next_s_ = seconds + interval_s_;
-    if (interval_frames_ > 0) {
-      next_frames_ = (frames / interval_frames_ + 1) * interval_frames_;
-    }
+    PlanAfter(frames);
+  }
+  // Plans by frames alone, after an evaluation at `frames`; none: the first
+  // one.
+  void PlanAfter(std::optional<int64_t> frames) {
+    next_frames_ = frames && interval_frames_ > 0
+                       ? (*frames / interval_frames_ + 1) * interval_frames_
+                       : 0;
   }
 
  private:

@@ -16,9 +16,11 @@ class CheckpointedInput {
  public:
   virtual ~CheckpointedInput() = default;
 
-  // Announces `num_batches` more calls of Workload::Step(). The input gives no
-  // batches beyond them: replicas that do not wait for each other would learn
-  // from batches that no step counts.
+  // Announces that the steps to come, other than those under way, use
+  // `num_batches` more batches. The input gives none beyond them: replicas that
+  // do not wait for each other would learn from batches that no step counts. A
+  // step that takes several batches may need more: after each Step() without a
+  // batch the learner announces again.
   virtual void SetLimit(int64_t /*num_batches*/) {}
   // While the input is paused, the workload requests no new batch: Step() uses
   // the batches under way and then returns kTimeout.

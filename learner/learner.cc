@@ -91,6 +91,7 @@ Learner::Learner(const LearnerConfig& config,
     parameters_.emplace(config_.parameter_bind,
                         rpc::GroupKey::FromFile(config_.key_file));
     spdlog::info("publishes parameters at {}", parameters_->endpoint());
+    Publish();
   }
 }
 
@@ -106,6 +107,7 @@ EndReason Learner::Run() {
   report_.next += report_.length;
   publish_ = {.next = *start_,
               .length = FromSeconds(config_.publish_interval_s)};
+  publish_.next += publish_.length;
   checkpoint_ = {.next = *start_,
                  .length = FromSeconds(config_.checkpoint_interval_s)};
   checkpoint_.next += checkpoint_.length;
@@ -114,14 +116,10 @@ EndReason Learner::Run() {
     curves_.by_updates().AddText(
         "run/config", "```yaml\n" + hooks_.config_yaml + "\n```", step_);
   }
-  CheckpointedInput* const input = workload_.input();
-  if (input && config_.limits.max_steps > 0) {
-    input->SetLimit(config_.limits.max_steps - step_);
-  }
+  AnnounceLimit();
 
   std::optional<EndReason> end;
   while (!(end = FindEnd())) {
-    // publish the initial parameters, then new ones
     if (published_step_ != step_ && publish_.HasPassed(clock_.Now())) Publish();
     TakeStep();
     const Clock::TimePoint now = clock_.Now();
@@ -182,11 +180,19 @@ void Learner::TakeStep() {
       break;
     case NextResult::kTimeout:
       wait_reason_ = workload_.WaitReason();
+      // a step of several batches may have met the limit between two
+      AnnounceLimit();
       break;
     case NextResult::kEnd:
       is_input_over_ = true;
       break;
   }
+}
+
+void Learner::AnnounceLimit() {
+  CheckpointedInput* const input = workload_.input();
+  if (input == nullptr || config_.limits.max_steps == 0) return;
+  input->SetLimit(config_.limits.max_steps - step_);
 }
 
 void Learner::AddScalars() {

@@ -91,9 +91,10 @@ void Follow(
 class Learner {
  public:
   // `workload`, `clock` and `disk` outlive the learner. `disk` writes curves,
-  // pictures and checkpoints; null: the training waits for the disk. Throws
-  // IoError if the folder cannot be written or a checkpoint does not fit,
-  // CommError if the parameters' address cannot be bound.
+  // pictures and checkpoints; null: the training waits for the disk. Publishes
+  // the first parameters. Throws IoError if the folder cannot be written or a
+  // checkpoint does not fit, CommError if the parameters' address cannot be
+  // bound, InvalidArgument if the parameters are more than subscribers take.
   Learner(const LearnerConfig& config, const std::filesystem::path& folder,
           Workload* workload, LearnerHooks hooks = {},
           Clock* clock = &Clock::Real(), DiskQueue* disk = nullptr);
@@ -127,6 +128,8 @@ class Learner {
   // Workload::Step(); adds the step to a NumericError.
   NextResult RunStep();
   void TakeStep();
+  // Tells the input how many batches the steps up to the limit need.
+  void AnnounceLimit();
   void AddScalars();
   void Report(Clock::TimePoint now);
   void WritePictures();

@@ -1,8 +1,11 @@
 #include "learner/parameter_publisher.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
+#include "base/error.h"
 #include "engine/runtime/parameters.h"
 
 namespace replicant::learner {
@@ -37,7 +40,12 @@ void ParameterPublisher::Publish(const std::string& topic, uint64_t version,
                                  const std::string& bytes) {
   rpc::Message payload = rpc::MakeMessage(rpc::Frame::Copy(bytes));
   // here, since an exception in the thread would end the process
-  publisher_.CheckPayload(topic, payload);
+  try {
+    publisher_.CheckPayload(topic, payload);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(
+        fmt::format("{}; hint: a smaller network", error.what()));
+  }
   const MutexLock lock(mutex_);
   waiting_[topic] = {version, std::move(payload)};
 }

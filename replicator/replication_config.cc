@@ -265,7 +265,9 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
   CheckPjrt(c, reader);
   const Strategy& strategy = *c.strategy;
   if (!strategy.is_synchronous) {
-    if (c.backend == "cuda") {
+    // replicas of a program's own strategy may have variables on devices
+    const bool is_built_in = strategy.make == nullptr;
+    if (c.backend == "cuda" && is_built_in) {
       reader.Error("backend",
                    fmt::format("cuda is not for strategy {}, whose variables "
                                "are in host memory; allowed: cpu",
@@ -279,7 +281,8 @@ ReplicationConfig ReplicationConfig::Read(config::Reader& reader,
       }
     };
     refuse("top_k", c.top_k == 0.0);
-    refuse("wire", c.gradient_format == DType::kF32 || strategy.has_servers);
+    refuse("wire", c.gradient_format == DType::kF32 || strategy.has_servers ||
+                       !is_built_in);
     refuse("logical_devices", c.logical_devices == 1);
   }
   if (c.heartbeat_timeout_s > 0.0 &&

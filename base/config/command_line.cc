@@ -57,8 +57,9 @@ struct CommandLine::Parser {
 
 std::filesystem::path CommandLine::Parser::ConfigFile() const {
   if (!config_file.empty() && !config_argument.empty()) {
-    throw ConfigError("--config: not allowed with the argument " +
-                      Quote(config_argument) + ", which stands for it");
+    throw ConfigError("the configuration is given twice: --config " +
+                      Quote(config_file) + " and " + Quote(config_argument) +
+                      "; want one");
   }
   const std::string& given =
       config_file.empty() ? config_argument : config_file;

@@ -156,8 +156,7 @@ class TreeBuilder : public YAML::EventHandler {
     alias_bytes_ += bytes;
     if (alias_bytes_ > YamlLimits::kAliasBytes) {
       throw ParseFailure{
-          place, fmt::format("the file's aliases need more than {} bytes of "
-                             "memory, expanded",
+          place, fmt::format("the file's aliases expand to more than {} bytes",
                              YamlLimits::kAliasBytes)};
     }
   }

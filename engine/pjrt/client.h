@@ -33,9 +33,9 @@ using ClientOption =
     std::pair<std::string, std::variant<std::string, bool, int64_t, float,
                                         std::vector<int64_t>>>;
 
-// Parses "NAME=VALUE", where VALUE is true or false, a whole number, a number
-// with a point, whole numbers with a comma behind each but the last ("0,1";
-// "0," is a list of one), or another text. Throws InvalidArgument.
+// Parses "NAME=VALUE", where VALUE is true or false, a whole number, a decimal
+// number ("0.5", "1e3"), whole numbers with commas between them ("0,1") or one
+// with a comma behind it ("0,"), or another text. Throws InvalidArgument.
 ClientOption ParseClientOption(std::string_view text);
 
 // The devices of a plugin that this process may use. Buffers and executables

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "learner/data/encoded_images.h"
 
 namespace replicant::data {
@@ -24,8 +25,8 @@ MakeImageSource SourceOf(EncodedImages (*list)(const std::filesystem::path&,
     }
     if (path.empty()) return nullptr;
     const char* const key = is_train ? "images.train" : "images.evaluation";
-    if (!std::filesystem::exists(path)) {
-      throw ConfigError(fmt::format("{}: no such path: {}", key, path));
+    if (const std::string why = WhyMissing(path); !why.empty()) {
+      throw ConfigError(fmt::format("{}: {}: {}", key, why, path));
     }
     std::shared_ptr<const ImageSource> source =
         MakeEncodedSource(list(path, config.train));

@@ -21,7 +21,7 @@ class FirstBatch : public data::PositionedPipeline {
  public:
   // `images` gives "image" [B, H, H, 3] u8 first. `num_left`, which outlives
   // the pipeline, is the number of batches that steps may still use, of all
-  // pipelines that share it; one thread calls these.
+  // pipelines that share it: they are called by one thread at a time.
   FirstBatch(std::unique_ptr<data::PositionedPipeline> images,
              int64_t* num_left)
       : images_(std::move(images)), num_left_(*num_left) {}

@@ -102,6 +102,8 @@ class ImageWorkload : public Workload {
    public:
     explicit Batches(ImageWorkload* workload) : workload_(*workload) {}
     void SetLimit(int64_t num_batches) override {
+      // steps under way would count twice
+      if (workload_.replicator_->HasResults()) return;
       workload_.num_batches_left_ = num_batches;
     }
     void SetPaused(bool is_paused) override;

@@ -4,10 +4,11 @@
 
 #include <array>
 #include <chrono>
-#include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/fs.h"
 #include "learner/workloads/image_steps.h"
 #include "learner/workloads/model_file.h"
 #include "models/features/config.h"
@@ -98,10 +99,10 @@ void ResNetWorkload::BuildEvaluation(const models::resnet::ResNetConfig& config,
 
 void ResNetWorkload::Begin() {
   if (config_.initial_variables.empty()) return;
-  if (!std::filesystem::exists(config_.initial_variables)) {
-    throw ConfigError(
-        fmt::format("resnet50.initial_variables: no such file: {}",
-                    config_.initial_variables));
+  if (const std::string why = WhyMissing(config_.initial_variables);
+      !why.empty()) {
+    throw ConfigError(fmt::format("resnet50.initial_variables: {}: {}", why,
+                                  config_.initial_variables));
   }
   // the averages, too
   std::vector<std::string> names = NetworkVariables();

@@ -87,7 +87,6 @@ class Follower {
                         "parameters of the learner");
     const Clock& clock = Clock::Real();
     const Clock::TimePoint begin = clock.Now();
-    evaluation::EvaluationSchedule schedule(config_);
     Clock::TimePoint next_video = begin + FromSeconds(config_.video.interval_s);
     while (!IsOver()) {
       Poll();
@@ -95,11 +94,11 @@ class Follower {
       const double seconds = ToSeconds(now - begin);
       // an evaluation is deterministic: the same policy gives the same result
       if (!followed_.version() || seen_ == evaluated_ ||
-          !schedule.IsDue(seconds, NumFrames())) {
+          !schedule_.IsDue(seconds, NumFrames())) {
         continue;
       }
       heartbeat_.SetState(fleet::RoleState::kRunning);
-      schedule.Advance(seconds, NumFrames());
+      schedule_.Advance(seconds, NumFrames());
       const bool has_film = config_.video.enabled && now >= next_video;
       if (has_film) next_video = now + FromSeconds(config_.video.interval_s);
       evaluated_ = seen_;
@@ -114,7 +113,7 @@ class Follower {
 
   // Sets the learner's newest policy, if there is one. If the learner has
   // fallen back to an earlier checkpoint, the evaluations of the steps that it
-  // has lost are removed.
+  // has lost are removed, and are due again.
   void Poll() {
     followed_.Poll(100ms);
     if (!followed_.version()) return;
@@ -122,6 +121,7 @@ class Follower {
     if (seen_ && step < *seen_) {
       log_.Rewind(step);
       evaluated_ = log_.last_step();
+      schedule_.PlanAfter(log_.last_frames());
     }
     seen_ = step;
   }
@@ -182,6 +182,7 @@ class Follower {
   const fleet::HeartbeatSenderOptions heartbeat_options_ =
       fleet::HeartbeatSenderOptions::FromEnvironment({.id = {"evaluator", 0}});
   const evaluation::EvaluationConfig config_;
+  evaluation::EvaluationSchedule schedule_{config_};
   const int64_t action_repeat_;
   const std::filesystem::path folder_;
   const StopSignal stop_;

@@ -403,7 +403,7 @@ agents::TaskSpec CheckBeforeStart(const Invocation& invocation) {
       // a disk that fails is no mistake, a wrong path is one
       for (const std::string& path :
            {config.task.mjcf, config.task.suite_folder}) {
-        if (!path.empty() && !std::filesystem::exists(path)) {
+        if (!path.empty() && !WhyMissing(path).empty()) {
           throw ConfigError(error.what());
         }
       }

@@ -94,6 +94,19 @@ void CheckVariables(const Invocation& invocation, const agents::TaskSpec& task,
                      problem));
 }
 
+// The text that `document` holds for a key of each camera, "heights", or of
+// all, "height": one value where all are alike.
+std::optional<std::string> ValueOfCameras(const config::Document& document,
+                                          const std::string& of_each,
+                                          const std::string& of_all) {
+  const auto list = config::ValueOf(document, of_each);
+  if (!list || *list == "[]") return config::ValueOf(document, of_all);
+  const std::string first = list->substr(1, list->find_first_of(",]") - 1);
+  std::string alike = "[" + first;
+  while (alike.size() + 1 < list->size()) alike += ", " + first;
+  return alike + "]" == *list ? first : *list;
+}
+
 }  // namespace
 
 void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
@@ -110,10 +123,16 @@ void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
       keys.push_back(fmt::format("task.{}", key));
     }
     if (config.task.has_pixels) {
-      for (const char* const key :
-           {"height", "width", "camera", "heights", "widths", "cameras",
-            "frame_stack", "state"}) {
+      for (const char* const key : {"frame_stack", "state"}) {
         keys.push_back(fmt::format("task.pixels.{}", key));
+      }
+      for (const char* const key : {"height", "width", "camera"}) {
+        const std::string of_all = fmt::format("task.pixels.{}", key);
+        const std::string of_each = of_all + "s";
+        if (ValueOfCameras(before, of_each, of_all) !=
+            ValueOfCameras(now, of_each, of_all)) {
+          keys.insert(keys.end(), {of_each, of_all});
+        }
       }
     }
     // and an item

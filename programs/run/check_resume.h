@@ -17,11 +17,12 @@ class RunIsComplete : public ConfigError {
 };
 
 // Throws ConfigError, with key and both values, if the run in `run_folder` has
-// another seed, workload, task, form of rewards, observations or view, or items
-// of other steps, than `resolved_yaml`, the text of `config`: its replay would
-// mix two meanings. A run of images has
-// the same batch size, too, since it counts its place among them in batches. A
-// folder without a config.yaml has no run. Changes nothing.
+// another seed, workload, task, form of rewards, observations, view, or n_step,
+// discount, window or period of a table than `resolved_yaml`, the text of
+// `config`: its replay would mix two meanings. Observations are compared as
+// text, views by what they show. A run of images has the same batch size, too,
+// since it counts its place among them in batches. A folder without a
+// config.yaml has no run. Changes nothing.
 void CheckSameRun(const RunConfig& config, const std::string& resolved_yaml,
                   const std::filesystem::path& run_folder);
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -344,7 +345,9 @@ void CheckPlugin(const replicator::PjrtConfig& config) {
   }
   // a mere name is searched for when it is loaded
   const std::filesystem::path file = config.plugin;
-  if (file.has_parent_path() && !std::filesystem::is_regular_file(file)) {
+  std::error_code ignored;
+  if (file.has_parent_path() &&
+      !std::filesystem::is_regular_file(file, ignored)) {
     throw ConfigError(fmt::format(
         "learner.replication.pjrt.plugin: {}: no such file", config.plugin));
   }

@@ -4,7 +4,7 @@
 
 #include "learner/data/encoded_images.h"
 #include "programs/run/check_run.h"
-#include "replicator/make_replicator.h"
+#include "replicator/inspect/variable_replicator.h"
 
 namespace replicant::programs {
 namespace {
@@ -13,6 +13,7 @@ namespace {
 // evaluation. The run's own need not be there.
 data::ImageInput WithoutFiles(data::ImageInput images) {
   images.is_read = false;
+  images.config.threads = 0;  // nor is memory kept for batches ahead
   if (!images.open) return images;
   images.open =
       [](data::Split split) -> std::shared_ptr<const data::ImageSource> {
@@ -51,19 +52,13 @@ std::unique_ptr<learner::Workload> MakeWorkload(
 std::unique_ptr<learner::Workload> MakeModel(const Invocation& invocation,
                                              const agents::TaskSpec& task) {
   const RunConfig& config = invocation.config();
-  const replicator::ReplicationConfig& replication = config.learner.replication;
   const auto seed = static_cast<uint64_t>(config.run.seed);
   learner::WorkloadArguments arguments{
       .learner = config.learner,
       .seed = seed,
-      .replicator = replicator::MakeReplicator(
-          {.backend = replication.policy_backend(),
-           // whose sums of gradients are variables
-           .accumulation_steps = replication.accumulation_steps},
-          seed),
+      .replicator =
+          replicator::MakeVariableReplicator(config.learner.replication, seed),
       .images = WithoutFiles(config.ImagesOf(invocation.registry))};
-  arguments.learner.replication = {};
-  arguments.learner.batch_size = 2;
   if (config.has_actors()) arguments.spec = config.SpecOf(task);
   return config.workload->make(config.section(), std::move(arguments));
 }

@@ -23,9 +23,9 @@ std::unique_ptr<learner::Workload> MakeWorkload(
     replay::BatchSource* source, bool reads_images = true);
 
 // Makes the configured workload for its variables and its BuildModel() alone,
-// which any strategy and backend share: one replica on the CPU, with a step of
-// two rows, that reads no images. `task` is TaskOf() for a run with actors.
-// Throws as MakeWorkload() does.
+// which any strategy and backend share: it compiles no step and reads no
+// images. `task` is TaskOf() for a run with actors. Throws as MakeWorkload()
+// does.
 std::unique_ptr<learner::Workload> MakeModel(const Invocation& invocation,
                                              const agents::TaskSpec& task);
 

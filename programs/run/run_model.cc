@@ -29,21 +29,13 @@ std::string DifferenceOf(const std::filesystem::path& copy,
   return env::FirstDifference(original, *env::LoadModel(task, {.mjcf = copy}));
 }
 
-// The copy that CopyMjcf() has put into `folder`, if it is still `original`;
-// empty if it is not.
-std::filesystem::path FindEqualCopy(const std::filesystem::path& folder,
-                                    const env::TaskDefinition& task,
-                                    const mjModel& original) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    try {
-      if (DifferenceOf(entry.path(), task, original).empty()) return entry;
-    } catch (const Error&) {
-      // half a copy, or a model of another task
-    }
+bool IsEqualCopy(const std::filesystem::path& copy,
+                 const env::TaskDefinition& task, const mjModel& original) {
+  try {
+    return DifferenceOf(copy, task, original).empty();
+  } catch (const Error&) {
+    return false;  // half a copy, or a model of another task
   }
-  return {};
 }
 
 // Copies the model into `folder`. Removes the copy and throws ConfigError if it
@@ -91,8 +83,10 @@ std::string KeepModel(const RunConfig& config, const env::TaskRegistry& tasks,
   const env::MjModelPtr original = env::LoadModel(task, {.mjcf = model});
   std::filesystem::path folder = run_folder / "model";
   for (int i = 2; std::filesystem::exists(folder); ++i) {
-    const std::filesystem::path copy = FindEqualCopy(folder, task, *original);
-    if (!copy.empty()) return in_yaml(copy.lexically_relative(run_folder));
+    const std::filesystem::path copy = env::CopyOfMjcf(model, folder);
+    if (IsEqualCopy(copy, task, *original)) {
+      return in_yaml(copy.lexically_relative(run_folder));
+    }
     folder = run_folder / fmt::format("model-{}", i);
   }
   return in_yaml(CopyEqualModel(model, folder, task, *original)

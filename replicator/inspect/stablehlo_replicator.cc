@@ -8,35 +8,10 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "engine/graph/graph.h"
+#include "replicator/inspect/inspection_input.h"
 #include "replicator/inspect/inspection_step.h"
 
 namespace replicant::replicator {
-namespace {
-
-// The tensors of one replica's batch.
-class ModuleInput : public Input {
- public:
-  // The pipeline feeds `num_replicas`.
-  ModuleInput(const Replicator* owner, std::unique_ptr<InputPipeline> pipeline,
-              int num_replicas)
-      : owner_(owner), pipeline_(std::move(pipeline)) {
-    for (const InputSpec& spec : pipeline_->specs()) {
-      specs_.push_back(OfOneReplica(spec, num_replicas));
-    }
-  }
-
-  const Replicator* owner() const { return owner_; }
-  const std::vector<InputSpec>& specs() const { return specs_; }
-
- private:
-  const Replicator* owner_;
-  // lives as long: a workload asks it what it waits for
-  std::unique_ptr<InputPipeline> pipeline_;
-  std::vector<InputSpec> specs_;
-};
-
-}  // namespace
-
 StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
                                          uint64_t seed)
     : config_(config),
@@ -61,7 +36,7 @@ StableHloReplicator::StableHloReplicator(const ReplicationConfig& config,
 std::unique_ptr<Step> StableHloReplicator::DoBuild(
     Input& input, const std::vector<StepFn>& phases,
     const runtime::CompileOptions& options) {
-  const auto* own_input = dynamic_cast<ModuleInput*>(&input);
+  const auto* own_input = dynamic_cast<InspectionInput*>(&input);
   REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                   "Build: the input is another replicator's");
   for (size_t phase = 0; phase < phases.size(); ++phase) {
@@ -106,11 +81,7 @@ ModuleReplicator MakeModuleReplicator(const ReplicationConfig& config,
 
 std::unique_ptr<Input> StableHloReplicator::DoMakeInput(const InputFn& input_fn,
                                                         InputMode mode) {
-  const int replicas = config_.replicas;
-  const int pipelines = mode == InputMode::kPerReplica ? replicas : 1;
-  return std::make_unique<ModuleInput>(
-      this, input_fn({.num_replicas = replicas, .num_pipelines = pipelines}),
-      replicas / pipelines);
+  return InspectionInput::Make(this, input_fn, mode, config_.replicas);
 }
 
 }  // namespace replicant::replicator

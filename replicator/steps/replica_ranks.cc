@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/kernels/cuda_backend.h"
 #include "replicator/comm/host_addresses.h"
 #include "replicator/comm/mpi_communicator.h"
 #include "replicator/comm/tcp_communicator.h"
@@ -89,7 +88,8 @@ comm::LocalRanks MakeReplicaRanks(const ReplicationConfig& config,
 }
 
 int FirstReplicaOnHost(const ReplicationConfig& config,
-                       comm::Communicator* between) {
+                       comm::Communicator* between,
+                       const std::function<int()>& num_visible) {
   // no other backend asks for it
   if (between == nullptr || config.backend != "cuda") return 0;
   const std::vector<std::string> hosts =
@@ -98,7 +98,9 @@ int FirstReplicaOnHost(const ReplicationConfig& config,
   const auto before =
       std::count(hosts.begin(), hosts.begin() + between->rank(), hosts[own]);
   // a launcher may show each process its own devices alone
-  if (kernels::NumCudaDevices() == config.replicas_per_process) return 0;
+  if (config.devices.empty() && num_visible() == config.replicas_per_process) {
+    return 0;
+  }
   return static_cast<int>(before) * config.replicas_per_process;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+
+#include "engine/kernels/cuda_backend.h"
 #include "replicator/comm/communicator.h"
 #include "replicator/replication_config.h"
 
@@ -23,10 +26,11 @@ comm::CommunicatorOptions CommunicatorOptionsOf(
 comm::LocalRanks MakeReplicaRanks(const ReplicationConfig& config, int process);
 
 // Returns the number of this process's first replica among all replicas of its
-// host, by which replicas take devices; 0 for a process that sees as many
-// devices as it has replicas. All processes of `between` call it; null for a
-// lone one.
-int FirstReplicaOnHost(const ReplicationConfig& config,
-                       comm::Communicator* between);
+// host, by which replicas take devices; without a list of devices 0 for a
+// process that sees as many as it has replicas, which `num_visible` counts. All
+// processes of `between` call it; null for a lone one.
+int FirstReplicaOnHost(
+    const ReplicationConfig& config, comm::Communicator* between,
+    const std::function<int()>& num_visible = kernels::NumCudaDevices);
 
 }  // namespace replicant::replicator

@@ -179,5 +179,14 @@ TEST(TemporaryFolderTest, ErrorNamesTheVariableThatIsWrong) {
       "TMPDIR=/no/such/folder: No such file or directory; expected a folder");
 }
 
+// Would catch an exception of the library's own, which names no key.
+TEST(WhyMissingTest, SaysWhatIsWrongWithAPath) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(WhyMissing(folder.path()), "");
+  EXPECT_EQ(WhyMissing(folder.path() / "none"), "no such path");
+  EXPECT_EQ(WhyMissing(folder.path() / std::string(300, 'x')),
+            "File name too long");
+}
+
 }  // namespace
 }  // namespace replicant

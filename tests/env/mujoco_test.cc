@@ -115,6 +115,9 @@ TEST(MujocoTest, FilesOfATextLieInTheWorkingFolder) {
 TEST(MujocoTest, AMissingFileIsNamed) {
   EXPECT_EQ(MessageOfLoading("/nowhere/model.xml"),
             "MJCF: /nowhere/model.xml: no such file");
+  const std::string long_name(300, 'x');
+  EXPECT_EQ(MessageOfLoading(long_name),
+            "MJCF: " + long_name + ": no such file");
 }
 
 TEST(MujocoTest, AnArchiveWithANameInCapitalsIsNamed) {

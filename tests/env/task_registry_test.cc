@@ -43,7 +43,8 @@ TEST(TaskRegistryTest, MissingModelsAreAnErrorThatSaysWhatToDo) {
         LoadModel(registry.Find("cheetah-run"), {.suite_folder = "/nowhere"});
       }),
       "cheetah-run: no folder /nowhere with the Control Suite's models; hint: "
-      "--set 'task.suite_folder=\"\"' takes the installed ones");
+      "without suite_folder, or with an empty one, the installed models are "
+      "taken");
   const TemporaryFolder empty;
   EXPECT_EQ(
       MessageOf<IoError>([&] {

@@ -95,6 +95,7 @@ TEST_F(EvaluationLogTest, EvaluationsOfStepsThatAreLostAreRemoved) {
   {
     EvaluationLog log(run_, BeganNow(), &clock_);
     EXPECT_EQ(log.last_step(), std::nullopt);
+    EXPECT_EQ(log.last_frames(), std::nullopt);
     for (const int64_t step : {10, 20}) {
       log.Write(MakeRecord(1.0, step, 8 * step, result));
     }
@@ -104,6 +105,7 @@ TEST_F(EvaluationLogTest, EvaluationsOfStepsThatAreLostAreRemoved) {
   log.Write(MakeRecord(1.0, 30, 8 * 30, result));
   log.Rewind(14);
   EXPECT_EQ(log.last_step(), 10);
+  EXPECT_EQ(log.last_frames(), 8 * 10);
   log.Write(MakeRecord(2.0, 15, 8 * 35, result));
   std::vector<int64_t> steps;
   for (const EvaluationRecord& record : ReadEvaluations(run_)) {

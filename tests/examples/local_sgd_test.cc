@@ -9,11 +9,15 @@
 #include <vector>
 
 #include "base/config/load.h"
+#include "base/fs.h"
 #include "engine/graph/gradients.h"
 #include "engine/graph/ops/elementwise.h"
 #include "engine/graph/ops/matmul.h"
 #include "engine/graph/ops/reduce.h"
+#include "learner/learner.h"
+#include "learner/workloads/resnet_workload.h"
 #include "replicator/make_replicator.h"
+#include "tests/learner/workloads/small_image_models.h"
 #include "tests/replicator/replication_cases.h"
 
 namespace replicant::replicator {
@@ -142,16 +146,35 @@ TEST(LocalSgdTest, WhatIsWrittenReachesAllReplicas) {
             1e-12);
 }
 
+// Would catch a run that waits for ever for the last batch of a round.
+TEST(LocalSgdTest, ARunEndsWithAWholeRound) {
+  const TemporaryFolder folder;
+  learner::ResNetWorkload workload(
+      learner::SmallResNet(), /*batch_size=*/4, graph::Precision::kF32,
+      /*seed=*/1,
+      MakeReplicator({.strategy = &kLocalSgd<2>, .replicas = 2}, /*seed=*/1));
+  int num_calls = 0;
+  learner::Learner learner({.limits = {.max_steps = 5}, .parameter_bind = ""},
+                           folder.path(), &workload,
+                           {.should_stop = [&] { return ++num_calls > 100; }});
+  EXPECT_EQ(learner.Run(), learner::EndReason::kStepLimit);
+  EXPECT_EQ(learner.step(), 6);
+  EXPECT_EQ(workload.State().at("batches"), "6");
+}
+
 TEST(LocalSgdTest, AConfigurationNamesIt) {
   StrategyRegistry strategies = StrategyRegistry::BuiltIn();
   strategies.Add(kLocalSgd<8>);
-  const auto config = config::LoadBy<ReplicationConfig>(
-                          config::Document::FromText(
-                              "run.yaml", "{strategy: local_sgd, replicas: 3}"),
-                          [&](config::Reader& reader) {
-                            return ReplicationConfig::Read(reader, strategies);
-                          })
-                          .config;
+  const auto config =
+      config::LoadBy<ReplicationConfig>(
+          config::Document::FromText(
+              "run.yaml",
+              "{strategy: local_sgd, replicas: 3, backend: cuda, "
+              "wire: bf16}"),
+          [&](config::Reader& reader) {
+            return ReplicationConfig::Read(reader, strategies);
+          })
+          .config;
   EXPECT_EQ(config.strategy, &kLocalSgd<8>);
   EXPECT_EQ(config.num_groups(), 3);
 }

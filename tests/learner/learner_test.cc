@@ -11,6 +11,7 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -113,6 +114,38 @@ class SumWorkload : public Workload {
   std::vector<float> losses_ = {0.5F, 1.5F};
 };
 
+// Counts a step for each of the batches that one Step() takes. They are kept
+// until all are there.
+class RoundsWorkload : public SumWorkload, public CheckpointedInput {
+ public:
+  static constexpr int64_t kRound = 8;
+
+  using SumWorkload::SumWorkload;
+
+  NextResult Step(Clock::TimePoint deadline) override {
+    const int64_t wanted = std::min(kRound - num_kept_, num_left_);
+    num_kept_ += wanted;
+    num_left_ -= wanted;
+    if (num_kept_ < kRound) {
+      ++num_waits;
+      return NextResult::kTimeout;
+    }
+    num_kept_ = 0;
+    return SumWorkload::Step(deadline);
+  }
+  int64_t NumNewSteps() const override { return kRound; }
+  CheckpointedInput* input() override { return this; }
+  void SetLimit(int64_t limit) override { num_left_ = limit; }
+  void SetPaused(bool /*is_paused*/) override {}
+  bool IsDrained() const override { return true; }
+
+  int num_waits = 0;
+
+ private:
+  int64_t num_left_ = 0;
+  int64_t num_kept_ = 0;
+};
+
 class LearnerTest : public ::testing::Test {
  protected:
   // A run with a test's own workload in the folder of the test.
@@ -152,6 +185,21 @@ TEST_F(LearnerTest, EndsAtEachLimit) {
   const Run epochs = RunUntil({.max_epochs = 1.5});
   EXPECT_EQ(epochs.reason, EndReason::kEpochLimit);
   EXPECT_EQ(epochs.step, 12);
+}
+
+// Would catch a run that waits for ever for the last batches of a step.
+TEST_F(LearnerTest, AStepOfSeveralBatchesEndsBehindTheLimit) {
+  for (const auto& [limit, end] : {std::pair(100, 104), {96, 96}, {3, 8}}) {
+    config_.limits = {.max_steps = limit};
+    FakeClock clock;
+    RoundsWorkload workload(&clock);
+    Learner learner(
+        config_, folder_.path() / std::to_string(limit), &workload,
+        {.should_stop = [&workload] { return workload.num_waits > 10; }},
+        &clock);
+    EXPECT_EQ(learner.Run(), EndReason::kStepLimit) << limit;
+    EXPECT_EQ(learner.step(), end);
+  }
 }
 
 TEST_F(LearnerTest, DataWithoutEpochsHasNoEpochLimit) {
@@ -202,6 +250,37 @@ TEST_F(LearnerTest, AFullDiskCostsPointsOfTheCurveAlone) {
   const Run run = RunUntil({.max_steps = 50});
   EXPECT_EQ(run.step, 50);
   EXPECT_THAT(CheckpointSteps(), ElementsAre(50));
+}
+
+// Publishes its variable.
+class PublishingWorkload : public SumWorkload {
+ public:
+  using SumWorkload::SumWorkload;
+
+  std::vector<std::string> PublishedVariables() const override {
+    return {"sum"};
+  }
+  std::string PublishedTopic() const override {
+    ++num_published;
+    return "policy";
+  }
+
+  mutable int num_published = 0;
+};
+
+// Would catch a fleet that starts a learner again and again whose policy is too
+// large: one that has run may have failed by chance.
+TEST_F(LearnerTest, PublishesBeforeItRuns) {
+  config_.parameter_bind = "tcp://127.0.0.1:*";
+  config_.limits.max_steps = 3;
+  config_.publish_interval_s = 10.0;
+  FakeClock clock;
+  PublishingWorkload workload(&clock);
+  Learner learner(config_, folder_.path() / "run", &workload, {}, &clock);
+  EXPECT_EQ(workload.num_published, 1);
+  learner.Run();
+  // and at the end
+  EXPECT_EQ(workload.num_published, 2);
 }
 
 // The limit ends the run; another attempt would only repeat the training.

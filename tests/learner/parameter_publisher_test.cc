@@ -71,7 +71,7 @@ TEST(ParameterPublisherTest, WhatNoSubscriberTakesIsRefused) {
             }),
             "parameters 'policy' of 1 parts, the longest of 268435457 bytes, "
             "268435457 bytes in all; allowed are 1024 parts of 268435456 "
-            "bytes, 4294967296 bytes in all");
+            "bytes, 4294967296 bytes in all; hint: a smaller network");
   publisher.Publish("policy", 2, "small");
   ParameterSubscriber actor(publisher.endpoint());
   EXPECT_TRUE(actor.Await(2));

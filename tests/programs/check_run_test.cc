@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/config/load.h"
@@ -456,8 +457,8 @@ TEST(CheckResumeTest, RefusesARunThatIsAtALimit) {
                          ": the configuration does not fit"));
 }
 
-// Would catch a launcher that takes the learner's device, or the memory of all
-// replicas.
+// Would catch a launcher that takes the learner's device or the memory of its
+// step, or that builds a step with fewer rows than micro_batches.
 TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
   const TemporaryFolder folder;
   const Registry registry = Registry::BuiltIn();
@@ -468,7 +469,8 @@ TEST(CheckResumeTest, TheCheckNeedsNoDevice) {
             "run.yaml",
             fmt::format("learner: {{workload: resnet50, batch_size: {}, "
                         "replication: {{accumulation_steps: 5, {}}}}}\n"
-                        "resnet50: {{depth: linear, image_size: 32}}\n",
+                        "resnet50: {{depth: linear, image_size: 32, "
+                        "micro_batches: 4}}\n",
                         batch_size, replication)),
         registry);
   };
@@ -576,13 +578,42 @@ TEST(CheckSameRunTest, ARunKeepsWhatItsReplayMeans) {
       "task: {name: cheetah-run, observations: [position, velocity], pixels: "
       "{enabled: true, state: true, cameras: [side, back], widths: [84, "
       "84]}}\n"
-      "replay: {tables: {default: {n_step: 3, discount: 0.99}}}\n";
+      "replay: {tables: {default: {n_step: 3, discount: 0.99, window: "
+      "8}}}\n";
   expect_refused(
       {{"task.observations", "[velocity, position]", "[position, velocity]"},
        {"task.pixels.cameras", "[back, side]", "[side, back]"},
        {"task.pixels.widths", "[64, 84]", "[84, 84]"},
+       {"task.pixels.heights", "[64, 84]", "[]"},
        {"replay.tables.default.n_step", "4", "3"},
-       {"replay.tables.default.discount", "0.9", "0.99"}});
+       {"replay.tables.default.discount", "0.9", "0.99"},
+       {"replay.tables.default.window", "9", "8"},
+       {"replay.tables.default.period", "2", "1"}});
+}
+
+// Would catch a run that another way to write its view makes another run.
+TEST(CheckSameRunTest, AViewMayBeWrittenInOtherWords) {
+  const TemporaryFolder folder;
+  const auto load = [](const std::string& pixels) {
+    return LoadRunConfig(
+        config::Document::FromText(
+            "c", fmt::format("task: {{name: cheetah-run, pixels: {{enabled: "
+                             "true, {}}}}}\n",
+                             pixels)),
+        Registry::BuiltIn());
+  };
+  for (const auto& [before, now] :
+       {std::pair("cameras: [side, back], height: 64",
+                  "cameras: [side, back], heights: [64, 64], height: 32"),
+        std::pair("camera: side", "cameras: [side], widths: [84]")}) {
+    for (const auto& [was, is] : {std::pair(before, now), {now, before}}) {
+      AtomicWriteFile(folder.path() / "config.yaml", load(was).resolved_yaml);
+      const auto loaded = load(is);
+      EXPECT_NO_THROW(
+          CheckSameRun(loaded.config, loaded.resolved_yaml, folder.path()))
+          << was << " and " << is;
+    }
+  }
 }
 
 }  // namespace

@@ -58,6 +58,19 @@ TEST_F(RunModelTest, EachModelIsCopiedOnce) {
   EXPECT_EQ(Keep(), "task:\n  mjcf: model-3/model.xml\n");
 }
 
+// Would catch a start that compiles whatever lies beside the copy.
+TEST_F(RunModelTest, OnlyTheCopyIsCompared) {
+  int num_models = 0;
+  task_.edit = [&num_models](mjSpec& /*spec*/) { ++num_models; };
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+  for (int i = 0; i < 20; ++i) {
+    AtomicWriteFile(run_ / "model" / (std::to_string(i) + ".xml"), "<mujoco/>");
+  }
+  num_models = 0;
+  EXPECT_EQ(Keep(), "task:\n  mjcf: model/model.xml\n");
+  EXPECT_EQ(num_models, 2);  // the original and its copy
+}
+
 // Only the edited model need compile.
 TEST_F(RunModelTest, ComparesTheModelsThatTheTaskEdits) {
   AtomicWriteFile(task_.model, "<mujoco/>");

@@ -57,8 +57,8 @@ std::span<std::byte> RowOf(const MutableTensorView& view, int64_t row) {
 }
 
 // Draws steps[1] to steps[count - 1] from those behind steps[0], without
-// replacement. A function of what a checkpoint restores: the item's slot, age
-// and number of draws. Its generation is not among that.
+// replacement. A function of what a checkpoint restores: the item's shard,
+// slot, age and number of draws, not its generation, which a restore changes.
 void DrawOthers(const replay::Batch& batch, size_t row, int64_t count,
                 std::span<int32_t> steps) {
   const auto age = static_cast<uint32_t>(batch.ages[row]);

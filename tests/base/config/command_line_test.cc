@@ -66,8 +66,8 @@ TEST(CommandLineTest, TakesTheConfigurationAsAnArgumentWhereAllowed) {
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               parse({"run.yaml", "--config", "other.yaml"});
             }),
-            "--config: not allowed with the argument 'run.yaml', which stands "
-            "for it");
+            "the configuration is given twice: --config 'other.yaml' and "
+            "'run.yaml'; want one");
   EXPECT_EQ(MessageOf<ConfigError>([&] {
               parse({"run.yaml", "other.yaml"});
             }),

@@ -154,12 +154,18 @@ TEST_F(EncodedImagesTest, FoldersThatCannotBeUsedAreErrors) {
     return MessageOf<IoError>([&] { ListImageFolder(path); });
   };
   const std::string root_text = root().string();
-  EXPECT_EQ(MessageOf<ConfigError>([&] {
-              static_cast<void>(BuiltInImageSources().at("image_folder")(
-                  {.train = root_text, .evaluation = root_text + "/none"},
-                  Split::kEvaluation, /*seed=*/0));
-            }),
+  const auto evaluation = [&](const std::string& path) {
+    return MessageOf<ConfigError>([&] {
+      static_cast<void>(BuiltInImageSources().at("image_folder")(
+          {.train = root_text, .evaluation = path}, Split::kEvaluation,
+          /*seed=*/0));
+    });
+  };
+  EXPECT_EQ(evaluation(root_text + "/none"),
             "images.evaluation: no such path: " + root_text + "/none");
+  const std::string long_name(300, 'x');
+  EXPECT_EQ(evaluation(long_name),
+            "images.evaluation: File name too long: " + long_name);
   EXPECT_EQ(folder(root() / "none"), "cannot read folder: " + root_text +
                                          "/none: No such file or directory");
   EXPECT_EQ(folder(root() / "folder/cat/deep"),

@@ -274,7 +274,7 @@ TEST(ImageEvaluationTest, ModelFileStartsAnotherRun) {
   config.initial_variables = folder.path() / "none.safetensors";
   EXPECT_EQ(
       MessageOf<ConfigError>([&] { Make(config, Images()).Begin(); }),
-      "resnet50.initial_variables: no such file: " + config.initial_variables);
+      "resnet50.initial_variables: no such path: " + config.initial_variables);
   config.initial_variables = path;
   config.num_classes = 4;
   EXPECT_EQ(MessageOf<IoError>([&] { Make(config, Images()).Begin(); }),

@@ -172,6 +172,8 @@ TEST(HogwildImagesTest, NoUpdateIsMadeBeyondTheLimit) {
     workload.input()->SetLimit(kSteps);
     for (int num_steps = 0; num_steps < kSteps;) {
       if (workload.Step({}) == NextResult::kOk) ++num_steps;
+      // those under way are within the limit already
+      workload.input()->SetLimit(kSteps - num_steps);
     }
     EXPECT_EQ(workload.Step({}), NextResult::kTimeout);
     EXPECT_EQ(workload.State().at("batches"), std::to_string(kSteps));
