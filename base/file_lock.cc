@@ -68,8 +68,15 @@ FileLock::FileLock(const std::filesystem::path& file, std::string_view what)
 FileLock FileLock::Await(const std::filesystem::path& file) {
   const int fd = Open(file);
   FileLock lock(fd);
-  while (::flock(fd, LOCK_EX) != 0) {
+  int operation = LOCK_EX | LOCK_NB;
+  while (::flock(fd, operation) != 0) {
     if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) {
+      spdlog::info("waits for process {}, which holds {}",
+                   ReadFile(file, /*max_size_bytes=*/4096), file.string());
+      operation = LOCK_EX;
+      continue;
+    }
     if (!HasNoLocks(errno)) throw IoError::FromErrno("lock", file, errno);
     WarnOfNoLocks(file, errno);
     break;

@@ -16,8 +16,9 @@ class FileLock {
   // file cannot be created, or if another owner holds the lock:
   // "<what>: in use by process <host>/<pid>".
   FileLock(const std::filesystem::path& file, std::string_view what);
-  // As above, after waiting until every other owner has released the lock.
-  // Throws IoError if the file cannot be created or locked.
+  // As above, after waiting, with a line in the log, until every other owner
+  // has released the lock. Throws IoError if the file cannot be created or
+  // locked.
   static FileLock Await(const std::filesystem::path& file);
   ~FileLock();
   FileLock(FileLock&& other) noexcept;

@@ -15,10 +15,12 @@
 namespace replicant {
 
 // Exit code of a program that cannot run with its configuration: EX_CONFIG of
-// sysexits.h. Starting it again does not help.
+// sysexits.h. Starting it again does not help. A role that ends with it before
+// it has run ends its fleet's run at once.
 inline constexpr int kExitConfig = 78;
 // Exit code of a program whose device is missing or failed: EX_UNAVAILABLE of
-// sysexits.h. Starting it again helps on another host only.
+// sysexits.h. Starting it again helps on another host only. For a role it
+// means the same as kExitConfig.
 inline constexpr int kExitDevice = 69;
 // Exit code of a process that ends because its group has lost another one:
 // EX_TEMPFAIL of sysexits.h.
@@ -68,7 +70,8 @@ struct ProcessOptions {
 // reaches only the parent and Signal() reaches the child's children. The kernel
 // kills it when the thread that started it dies, so start children from a
 // thread that lives as long as they should (main()). The destructor kills the
-// whole group and waits.
+// whole group and waits. An ignored SIGCHLD of this process gets its default
+// action back: the kernel would forget how a child ended.
 //
 // Thread-safety: one thread at a time.
 class Process {

@@ -32,6 +32,8 @@ using namespace std::chrono_literals;
 constexpr auto kHostReportInterval = 250ms;
 constexpr auto kStep = 50ms;
 constexpr auto kJoinAttempt = 2s;
+// for the answer to a join, which has all files of the run
+constexpr auto kFilesPatience = 60s;
 // without an answer from the launcher
 constexpr auto kSilent = 3s;
 // A folder may report the end of a run that is about to be resumed.
@@ -76,30 +78,43 @@ class Membership {
         launcher_(std::move(launcher)),
         key_(rpc::GroupKey::FromFile(launcher_.key_file)),
         folder_("replicant-host"),
-        client_(context_, SupervisionProtocol(),
-                {.socket = {.curve = key_.client_role()},
-                 .name = "agent of " + options.host}) {
+        client_(context_, SupervisionProtocol(), ForClient()) {
     if (key_.is_set()) {
       KeepFile({kRunKeyName, ReadFile(launcher_.key_file, kMaxKeyBytes)});
     }
-    client_.Connect(launcher_.endpoint);
   }
 
-  // Offers the host; false if there was no answer in time. Throws CommError if
-  // the keys do not fit, and IoError if the launcher refuses the host.
+  // Offers the host; false if there was no answer in time, at a signal and at
+  // the end of the lease. Throws CommError if the keys do not fit, and IoError
+  // if the launcher refuses the host.
   bool Join() {
-    if (client_.AwaitSession(kJoinAttempt) != rpc::CallResult::kOk) {
-      return false;
-    }
+    // until all files are here, nothing else comes from the launcher
+    rpc::ClientOptions patient = ForClient();
+    patient.server_timeout = kFilesPatience;
+    rpc::Client client(context_, SupervisionProtocol(), std::move(patient));
+    client.Connect(launcher_.endpoint);
+    if (client.AwaitSession(kJoinAttempt) != rpc::CallResult::kOk) return false;
     const JoinRequest request = {
         .agent = id_,
         .host = options_.host,
         .role = options_.role,
         .processors = static_cast<uint32_t>(CpuSet::OfThisThread().size()),
         .slots = options_.slots};
-    const rpc::CallReply reply =
-        client_.Call(kJoinKind, request.Encode(),
-                     {.timeout = kJoinAttempt, .is_idempotent = true});
+    const rpc::Client::RequestId call =
+        client
+            .Start(kJoinKind, request.Encode(),
+                   {.timeout = kFilesPatience,
+                    .is_idempotent = true,
+                    .attempt_timeout = kFilesPatience})
+            .value();
+    while (!client.IsDone(call)) {
+      if (stop_.count() > 0 || HasEnded(options_.lease_fd) ||
+          !client.IsResponsive()) {
+        return false;
+      }
+      client.Process(kStep);
+    }
+    const rpc::CallReply reply = client.Wait(call);
     if (reply.result == rpc::CallResult::kError) {
       throw IoError(
           fmt::format("{}: {}", launcher_.endpoint, reply.error_text));
@@ -114,6 +129,7 @@ class Membership {
     answered_at_ = Now();
     for (const AgentFile& file : answer.files) KeepFile(file);
     MakeFolders(folder_.path() / "logs");
+    client_.Connect(launcher_.endpoint);
     spdlog::info("host {} has joined the run at {}", options_.host,
                  launcher_.endpoint);
     return true;
@@ -148,6 +164,10 @@ class Membership {
 
  private:
   static Clock::TimePoint Now() { return Clock::Real().Now(); }
+  rpc::ClientOptions ForClient() const {
+    return {.socket = {.curve = key_.client_role()},
+            .name = "agent of " + options_.host};
+  }
 
   // Whether another launcher has replaced a silent one at a new address.
   bool HasMoved() {
@@ -282,8 +302,9 @@ class Membership {
     processes_.push_back(std::move(own));
   }
 
-  // Lets the processes drain, sends the rest of their logs and says goodbye.
-  // The host ended them, so their ends are not reported.
+  // Lets the processes drain, sends the rest of their logs and says goodbye. A
+  // launcher that takes no logs has the rest of drain_timeout to take them. The
+  // host ended the processes, so their ends are not reported.
   void Leave() {
     is_draining_ = true;
     spdlog::info("host {} leaves the run", options_.host);

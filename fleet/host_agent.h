@@ -23,10 +23,10 @@ struct HostAgentOptions {
   // next launcher may listen at another address. An IoError says that there is
   // no launcher yet; so does any exception unless is_launcher_fixed.
   std::function<LauncherAddress()> find_launcher;
-  // Whether address and key never change. If they never do, a launcher that
-  // refuses the key, and an address that needs one, is an error; otherwise the
-  // agent looks again, since it may have seen another process at an old
-  // address, or files of a run that is about to start.
+  // Whether address and key never change. If they never change, it is an error
+  // if the launcher refuses the key, or if the address needs a key and there is
+  // none; otherwise the agent looks again, since it may have seen another
+  // process at an old address, or files of a run that is about to start.
   bool is_launcher_fixed = true;
   // Whether the run has ended and no launcher will follow. An exception says
   // that it has not.

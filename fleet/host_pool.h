@@ -42,7 +42,8 @@ namespace replicant::fleet {
 // Thread-safety: all methods may be called from any thread.
 class HostPool {
  public:
-  // Bytes of logs that may wait for the disk; one report more than that do.
+  // No more logs are taken once so many bytes wait for the disk; the last
+  // report taken may go beyond.
   static constexpr int64_t kMaxLogBytes = int64_t{64} << 20;
 
   struct Options {

@@ -245,7 +245,12 @@ RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
   // a role may have ended before it was seen to run
   if (result.status == RunStatus::kComplete) folder.AdoptConfig();
   watch.WriteLastReport(watched);
-  folder.SetStatus(result.status, /*is_final=*/!goes_on);
+  // a resume that a role refuses changes nothing of the run
+  if (result.is_mistake && !has_started) {
+    folder.RestoreStatus();
+  } else {
+    folder.SetStatus(result.status, /*is_final=*/!goes_on);
+  }
   folder.AwaitDisk(kDiskPatience);
   return result;
 }

@@ -57,18 +57,20 @@ struct FleetRun {
 // that join, until the run completes, fails or is stopped. The first signal
 // that `stop` counts drains the roles in order, a second one kills them. All
 // processes have ended when the function returns, and die if this process is
-// killed. The folder's state records the end; `status` holds the roles' last
-// heartbeats. At the end the hosts are told to leave, except after a SIGTERM,
-// or a failure with HostsOfRun::is_restarted: a stopped machine or batch job
-// starts the run again later, and the hosts wait for it.
+// killed. The folder's state records the end, or stays what it was before a
+// resume with RunResult::is_mistake that not every role has started with;
+// `status` holds the roles' last heartbeats. At the end the hosts are told to
+// leave, except after a SIGTERM, or a failure with HostsOfRun::is_restarted: a
+// stopped machine or batch job starts the run again later, and the hosts wait
+// for it.
 //
 // A request to scale (ScaleRequest) changes the number of processes of a role
 // in `scalable`; the requester hears why another one is refused.
 //
 // Call it from main(): the roles die with the calling thread. Throws
 // InvalidArgument for roles that Supervisor refuses, and ConfigError if it
-// cannot listen at config.metrics_address, or start the agent of a host. The
-// folder's state then stays as it is.
+// cannot listen at config.metrics_address, or start the agent of a host.
+// state.yaml then still says `running`; the caller sets the status.
 RunResult RunFleet(const FleetRun& run, const StopSignal& stop,
                    RunFolder& folder, FleetStatus& status);
 

@@ -17,6 +17,7 @@
 
 #include "base/config/load.h"
 #include "base/config/scalar.h"
+#include "base/config/yaml_parser.h"
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
@@ -35,8 +36,6 @@ constexpr const char* kRunName = "run.yaml";
 constexpr const char* kStateName = "state.yaml";
 constexpr const char* kReportName = "status.json";
 constexpr const char* kLogsName = "logs";
-// far above config::Document's own limit
-constexpr uint64_t kMaxConfigBytes = 1 << 24;
 
 // state.yaml; StateText() writes the same keys.
 struct IncarnationSection {
@@ -187,6 +186,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       lock_(std::move(other.lock_)),
       status_(other.status_),
       previous_status_(other.previous_status_),
+      was_final_(other.was_final_),
       num_starts_(other.num_starts_),
       incarnations_(std::move(other.incarnations_)),
       has_new_incarnations_(other.has_new_incarnations_),
@@ -271,7 +271,8 @@ RunFolder RunFolder::Resume(const std::filesystem::path& path,
     RemoveStaleTemporaries(folder.path_);
     folder.ReadState();
     if (!resolved_yaml.empty() &&
-        resolved_yaml != ReadFile(folder.config_file_, kMaxConfigBytes)) {
+        resolved_yaml !=
+            ReadFile(folder.config_file_, config::YamlLimits::kFileBytes)) {
       folder.config_file_ = folder.path_ / kNewConfigName;
       AtomicWriteFile(folder.config_file_, resolved_yaml);
     } else {
@@ -304,6 +305,7 @@ void RunFolder::ReadState() {
   }
   CountLogs();
   previous_status_ = state.status;
+  was_final_ = state.is_final;
 }
 
 void RunFolder::SetConfig(const std::string& resolved_yaml) {
@@ -322,7 +324,7 @@ void RunFolder::AdoptConfig() {
   if (config_file_ == adopted) return;
   // the roles go on reading the other file when they start again
   PostFile(adopted, changed_config_.empty()
-                        ? ReadFile(config_file_, kMaxConfigBytes)
+                        ? ReadFile(config_file_, config::YamlLimits::kFileBytes)
                         : changed_config_);
 }
 
@@ -335,7 +337,7 @@ void RunFolder::BeginStart(const std::string& name, int64_t seed) {
     text = fmt::format("name: {}\nseed: {}\nstarts:\n",
                        config::TextToYaml(name), seed);
   } else {
-    text = ReadFile(file, /*max_size_bytes=*/1 << 24);
+    text = ReadFile(file, config::YamlLimits::kFileBytes);
   }
   text += fmt::format("  - time: {}\n    version: {}\n    process: {}\n",
                       UtcTime("{:%Y-%m-%dT%H:%M:%SZ}"),
@@ -459,6 +461,11 @@ void RunFolder::SetStatus(RunStatus status, bool is_final) {
   status_ = status;
   is_final_ = is_final && status == RunStatus::kStopped;
   PostState();
+}
+
+void RunFolder::RestoreStatus() {
+  const bool had_ended = previous_status_ != RunStatus::kRunning;
+  SetStatus(had_ended ? previous_status_ : RunStatus::kFailed, was_final_);
 }
 
 std::string LogTail(const std::filesystem::path& path, int max_lines,

@@ -126,6 +126,9 @@ class RunFolder {
   RunStatus status() const { return status_; }
   // `is_final`: a run that was stopped is not to go on by itself.
   void SetStatus(RunStatus status, bool is_final = false);
+  // Sets the status that the run had before this start, for a start that has
+  // failed before the run went on; kFailed if that was kRunning.
+  void RestoreStatus();
 
   // Waits until the state is written, at most for `timeout`; logs an error if
   // it is not.
@@ -155,6 +158,7 @@ class RunFolder {
   RunStatus status_ = RunStatus::kRunning;
   bool is_final_ = false;
   RunStatus previous_status_ = RunStatus::kRunning;
+  bool was_final_ = false;  // is_final_ before this start
   int64_t num_starts_ = 0;
   bool is_adopted_ = false;     // AdoptConfig()
   std::string changed_config_;  // by ChangeConfig(); empty: none

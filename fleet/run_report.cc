@@ -104,9 +104,8 @@ RunReport RunReport::Read(const std::filesystem::path& run_folder) {
   if (!std::filesystem::exists(file)) {
     const auto status = RunFolder::StatusOf(run_folder);
     throw IoError(fmt::format(
-        "{}: its fleet has written no report yet (status.json); the run's "
-        "status: {}",
-        run_folder.string(), status ? fleet::ToString(*status) : "none"));
+        "{}: no report (status.json) was written; the run's status: {}",
+        run_folder.string(), status ? fleet::ToString(*status) : "no run"));
   }
   const std::string text = ReadFile(file, kMaxReportBytes);
   try {

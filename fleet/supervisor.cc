@@ -332,6 +332,7 @@ void Supervisor::Start(Member& member) {
       member.phase = RolePhase::kEnded;
       BeginStop(RunStatus::kFailed, fmt::format("{} cannot be started: {}",
                                                 spec.id.ToString(), e.what()));
+      result_->is_mistake = dynamic_cast<const ExecuteError*>(&e) != nullptr;
     } else {
       HandleFailure(member, e.what());
     }

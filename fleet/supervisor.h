@@ -40,7 +40,8 @@ struct RunResult {
   // A role could not write all of its results (kExitUnsaved); the message says
   // which.
   bool is_unsaved = false;
-  // A role refused the configuration (kExitConfig), which failed the run.
+  // A role refused the configuration (kExitConfig), or the program of its
+  // command cannot be executed, which failed the run.
   bool is_mistake = false;
 
   // Whether the program may end with success.

@@ -13,6 +13,8 @@ namespace {
 
 // Messages taken in one call, so that a flood of them cannot hold it up.
 constexpr int kSubscriptionsPerTurn = 256;
+// Version and time of a value: a part before its payload.
+constexpr size_t kAboutBytes = 2 * sizeof(uint64_t);
 
 PublisherOptions Complete(PublisherOptions options) {
   if (options.session_id == 0) options.session_id = RandomId();
@@ -62,8 +64,11 @@ void Publisher::Publish(std::string_view topic, uint64_t version,
 
 void Publisher::CheckPayload(std::string_view topic,
                              const Message& payload) const {
+  EnvelopeLimits limits;
+  --limits.max_parts;
+  limits.max_payload_bytes -= kAboutBytes;
   rpc::CheckPayload(fmt::format("{} '{}'", protocol_.name, topic), payload,
-                    EnvelopeLimits(), options_.socket.max_part_bytes);
+                    limits, options_.socket.max_part_bytes);
 }
 
 void Publisher::Send(Value& value) {

@@ -47,8 +47,9 @@ class Publisher {
   // for example the learner's step. Throws InvalidArgument for a topic that is
   // empty, too long or holds a zero byte, and what CheckPayload() throws.
   void Publish(std::string_view topic, uint64_t version, Message payload);
-  // Throws InvalidArgument for a payload over EnvelopeLimits or with a part of
-  // more than options.socket.max_part_bytes. Any thread.
+  // Throws InvalidArgument for a payload that with one part of 16 bytes more is
+  // over EnvelopeLimits, or with a part of more than
+  // options.socket.max_part_bytes. Any thread.
   void CheckPayload(std::string_view topic, const Message& payload) const;
 
   // Answers new subscriptions and logs failed handshakes. Call it often.

@@ -469,14 +469,8 @@ int Launch(const Invocation& invocation, const std::string& given,
     }
     return Run(std::move(config), invocation.commands, task, folder);
   } catch (...) {
-    // unless the roles had ended before. A run that was to go on has what it
-    // had
-    if (folder.status() == fleet::RunStatus::kRunning) {
-      const bool had_ended = !resumed.empty() && folder.previous_status() !=
-                                                     fleet::RunStatus::kRunning;
-      folder.SetStatus(had_ended ? folder.previous_status()
-                                 : fleet::RunStatus::kFailed);
-    }
+    // unless the roles had ended before
+    if (folder.status() == fleet::RunStatus::kRunning) folder.RestoreStatus();
     throw;
   }
 }

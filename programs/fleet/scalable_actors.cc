@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/config/edit.h"
+#include "base/config/yaml_parser.h"
 #include "base/fs.h"
 #include "base/thread.h"
-#include "fleet/protocol/agent_messages.h"
 
 namespace replicant::programs {
 
@@ -42,11 +42,11 @@ fleet::ScalableRole ScalableActors(const RolePlan& plan,
         index >= static_cast<uint64_t>(plan.config.cluster.local_actors);
     return spec;
   };
-  actors.keep = [folder,
-                 yaml = ReadFile(folder->config_file(),
-                                 fleet::kMaxAgentFilesBytes)](int64_t count) {
-    folder->ChangeConfig(config::WithValue(yaml, "actors.count", count));
-  };
+  actors.keep =
+      [folder, yaml = ReadFile(folder->config_file(),
+                               config::YamlLimits::kFileBytes)](int64_t count) {
+        folder->ChangeConfig(config::WithValue(yaml, "actors.count", count));
+      };
   return actors;
 }
 

@@ -12,13 +12,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/config/load.h"
+#include "base/config/yaml_parser.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/fs.h"
@@ -42,7 +42,6 @@ using fleet::RunStatus;
 constexpr auto kTrialPollInterval = std::chrono::milliseconds(200);
 // between two looks at the evaluations
 constexpr auto kJudgeInterval = std::chrono::seconds(2);
-constexpr int64_t kMaxConfigBytes = 1 << 24;
 
 // Prints to stdout at once. Unlike fmt::print(), it does not throw if the
 // reader has gone.
@@ -66,18 +65,12 @@ struct Member {
   fs::path folder, config_file, log;
   std::unique_ptr<Process> process;
   std::optional<RunStatus> status;  // none: not started yet
-  fs::file_time_type state_before;  // state_time() before its fleet
-
-  // When the state of the run was last written.
-  fs::file_time_type state_time() const {
-    std::error_code none;
-    return fs::last_write_time(folder / "state.yaml", none);
-  }
 
   // Tells why the median rule has stopped the run, if it has.
   fs::path verdict_file() const { return fs::path(folder) += ".stopped"; }
+  bool has_verdict() const { return fs::exists(verdict_file()); }
   bool is_done() const {
-    return status == RunStatus::kComplete || fs::exists(verdict_file());
+    return status == RunStatus::kComplete || has_verdict();
   }
 };
 
@@ -161,7 +154,7 @@ class Sweep {
       Member& member = members_[i];
       if (!fs::exists(member.config_file)) {
         AtomicWriteFile(member.config_file, resolved_[i]);
-      } else if (ReadFile(member.config_file, kMaxConfigBytes) !=
+      } else if (ReadFile(member.config_file, config::YamlLimits::kFileBytes) !=
                  resolved_[i]) {
         throw ConfigError(fmt::format(
             "{}: holds another configuration than run {} ({}, seed {}) of this "
@@ -172,7 +165,7 @@ class Sweep {
       Try(&member, [&] {
         if (RunFolder::StatusOf(member.folder) == RunStatus::kComplete) {
           member.status = RunStatus::kComplete;
-        } else if (fs::exists(member.verdict_file())) {
+        } else if (member.has_verdict()) {
           member.status = RunStatus::kStopped;
         }
       });
@@ -190,6 +183,7 @@ class Sweep {
         members_, [](const Member& m) { return m.process != nullptr; });
   }
   void Signal(int signal_number) {
+    is_signalled_ = true;
     for (Member& member : members_) {
       if (member.process != nullptr) member.process->Signal(signal_number);
     }
@@ -258,7 +252,6 @@ class Sweep {
     }
     command.push_back(is_new ? "--config" : "--resume");
     command.push_back((is_new ? member->config_file : member->folder).string());
-    member->state_before = member->state_time();
     member->process =
         std::make_unique<Process>(ProcessOptions{.command = command,
                                                  .stdout_file = member->log,
@@ -280,11 +273,10 @@ class Sweep {
   void Conclude(const ExitStatus& exit, Member* member) {
     member->status =
         RunFolder::StatusOf(member->folder).value_or(RunStatus::kFailed);
-    // one that has died before it could say so, or has not started at all
-    if (!exit.ok() && (member->status != RunStatus::kStopped ||
-                       member->state_time() == member->state_before)) {
-      member->status = RunStatus::kFailed;
-    }
+    // what the state says may be of an earlier start
+    const bool was_stopped = member->status == RunStatus::kStopped &&
+                             (is_signalled_ || member->has_verdict());
+    if (!exit.ok() && !was_stopped) member->status = RunStatus::kFailed;
     const auto records = evaluation::ReadEvaluations(member->folder);
     Say(*member, fmt::format("{}{}", ToString(*member->status),
                              records.empty()
@@ -374,6 +366,7 @@ class Sweep {
   std::vector<Member> members_;
   std::vector<std::string> resolved_;  // configurations of the members
   std::chrono::steady_clock::time_point next_judgement_;
+  bool is_signalled_ = false;  // Signal() was called
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "base/file_lock.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,12 +16,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fs.h"
 #include "base/process.h"
+#include "tests/support/log_lines.h"
 #include "tests/support/message_of.h"
 
 namespace replicant {
@@ -85,7 +88,7 @@ TEST(FileLockDeathTest, AFileSystemWithoutLocksGivesAWarning) {
     std::fprintf(stderr, "all taken\n");
     std::exit(0);
   };
-  spdlog::set_default_logger(spdlog::stderr_logger_st("test"));
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("test"));
   EXPECT_EXIT(take_all(), ::testing::ExitedWithCode(0),
               "lock: the file system has no locks .*mount option "
               "`flock`(.|\n)*all taken");
@@ -115,6 +118,21 @@ TEST(FileLockTest, AnAwaitedLockComesWhenItsOwnerLetsGo) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(turns, kThreads * kTurns);
   EXPECT_EQ(ReadFile(file), HostAndPid());
+}
+
+// Would catch a program that stands still without a word.
+TEST(FileLockTest, AWaitNamesTheOwner) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "lock";
+  const testing::LogLines log(spdlog::level::info);
+  std::optional<FileLock> owner(std::in_place, file, "the folder");
+  std::thread waiter([&] { static_cast<void>(FileLock::Await(file)); });
+  while (log.lines().empty()) std::this_thread::yield();
+  owner.reset();
+  waiter.join();
+  EXPECT_EQ(log.lines(), std::vector<std::string>{
+                             fmt::format("waits for process {}, which holds {}",
+                                         HostAndPid(), file.string())});
 }
 
 TEST(FileLockTest, AnAwaitedLockRefusesOthers) {

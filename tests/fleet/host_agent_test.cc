@@ -25,6 +25,7 @@
 #include "base/thread.h"
 #include "fleet/host_launcher.h"
 #include "fleet/host_pool.h"
+#include "fleet/protocol/agent_messages.h"
 
 namespace replicant::fleet {
 namespace {
@@ -205,6 +206,33 @@ TEST_F(HostAgentTest, DrainsAndSaysGoodbyeOnASignal) {
   EXPECT_TRUE(was_lost);
   // the disk's thread writes the last lines
   EXPECT_TRUE(Await([&] { return ReadFile(log_).ends_with("drained\n"); }));
+}
+
+// Would catch an agent that asks again for files that take long to come.
+TEST_F(HostAgentTest, AsksOnceForTheFilesOfTheRun) {
+  StopServing();
+  rpc::ServerOptions server_options;
+  server_options.socket.curve =
+      rpc::GroupKey::FromFile(key_file_).server_role();
+  rpc::Server launcher(*context_, SupervisionProtocol(), server_options);
+  std::atomic<int> num_joins = 0;
+  launcher.Handle(kJoinKind, [&](rpc::Request&, rpc::Responder responder) {
+    ++num_joins;
+    // longer than the agent waits for a session
+    std::this_thread::sleep_for(2500ms);
+    responder.Reply(rpc::EncodeMessage(
+        JoinReply{.refusal = {}, .timeout_s = 60.0, .files = {}}));
+  });
+  launcher.Handle(kReportKind, [](rpc::Request&, rpc::Responder responder) {
+    responder.Reply(rpc::EncodeMessage(
+        ReportReply{ReportReply::Verdict::kLeave, "done", {}}));
+  });
+  endpoint_ = launcher.Bind("tcp://127.0.0.1:*");
+  loop_.emplace("launcher", [&](const Thread::StopToken&) { launcher.Run(); });
+  EXPECT_TRUE(RunAgent({"/bin/true"}, [] {}));
+  EXPECT_EQ(num_joins, 1);
+  launcher.Stop();
+  loop_.reset();
 }
 
 TEST_F(HostAgentTest, AWrongKeyIsNamed) {

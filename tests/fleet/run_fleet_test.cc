@@ -167,6 +167,20 @@ TEST_F(RunFleetTest, ARoleThatAlwaysFailsEndsTheRunWithItsLog) {
   EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
 }
 
+// Would catch a complete run that counts as failed from then on.
+TEST_F(RunFleetTest, AResumeThatARoleRefusesKeepsTheStatus) {
+  AddRole("learner", "0", "0", "0", "completes", {"run"});
+  Start();
+  ASSERT_EQ(ExitCode(), 0) << Output();
+  arguments_.clear();
+  AddRole("learner", "0", "0", "0", "completes", {"exit=78"});
+  Start({"--resume"});
+  EXPECT_EQ(ExitCode(), 1);
+  EXPECT_THAT(Output(), HasSubstr("failed: learner-0: exit code 78; "));
+  EXPECT_THAT(ReadFile(run_ / "state.yaml"),
+              HasSubstr("status: complete\nstarts: 2\n"));
+}
+
 TEST_F(RunFleetTest, GoesOnWithoutAnOptionalRole) {
   AddRole("learner", "0", "1", "0", "completes", {"run", "until-stop"});
   AddRole("actor", "0", "0", "1", "optional", {"run", "exit=1"});

@@ -116,6 +116,20 @@ TEST_F(RunFolderTest, ARunThatWasStoppedForGoodIsOverUntilItIsResumed) {
   EXPECT_FALSE(RunFolder::IsOver(path_));
 }
 
+// Would catch hosts that wait for a run which is over, since a resume failed.
+TEST_F(RunFolderTest, AStartThatHasFailedLeavesTheStatusThatItFound) {
+  {
+    RunFolder folder = RunFolder::Create(Config(), "{}\n");
+    folder.SetStatus(RunStatus::kStopped, /*is_final=*/true);
+  }
+  { RunFolder::Resume(path_).RestoreStatus(); }
+  EXPECT_EQ(File("state.yaml"), "status: stopped\nfinal: true\nstarts: 2\n");
+  // that one was killed
+  { RunFolder::Resume(path_); }
+  { RunFolder::Resume(path_).RestoreStatus(); }
+  EXPECT_EQ(File("state.yaml"), "status: failed\nstarts: 4\n");
+}
+
 // Would catch a state that is larger than a configuration may be.
 TEST_F(RunFolderTest, ARunOfManyRolesGoesOn) {
   constexpr uint32_t kRoles = 10'000;

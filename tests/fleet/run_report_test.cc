@@ -94,9 +94,9 @@ TEST_F(RunReportTest, SaysThatAFleetIsSilent) {
 TEST_F(RunReportTest, NamesAFileThatIsMissingOrBroken) {
   const std::string no_report =
       folder_.path().string() +
-      ": its fleet has written no report yet (status.json); the run's status: ";
+      ": no report (status.json) was written; the run's status: ";
   EXPECT_EQ(MessageOf<IoError>([&] { RunReport::Read(folder_.path()); }),
-            no_report + "none");
+            no_report + "no run");
   AtomicWriteFile(folder_.path() / "state.yaml", "status: failed\n");
   EXPECT_EQ(MessageOf<IoError>([&] { RunReport::Read(folder_.path()); }),
             no_report + "failed");

@@ -36,6 +36,7 @@ class FakeBackend : public Backend {
                                      uint32_t /*incarnation*/,
                                      const ProcessOptions& options) override {
     const std::string name = spec.id.ToString();
+    if (!start_error.empty() && cannot_execute) throw ExecuteError(start_error);
     if (!start_error.empty()) throw IoError(start_error);
     if (spec.is_remote && std::exchange(loses_room, false)) return nullptr;
     auto state = std::make_shared<State>();
@@ -52,6 +53,7 @@ class FakeBackend : public Backend {
   std::map<std::string, ProcessOptions> last_options;
   std::vector<std::string> events;
   std::string start_error;
+  bool cannot_execute = false;  // whether start_error is of the program
   bool has_room = true;
   bool loses_room = false;  // before the next start of a remote role
 

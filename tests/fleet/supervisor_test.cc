@@ -237,14 +237,19 @@ TEST_F(SupervisorTest, TheRunGoesOnWithoutAnOptionalRole) {
 
 // A program that is not there will not come: no restarts, one line.
 TEST_F(SupervisorTest, AProgramThatCannotBeStartedEndsTheRun) {
-  Make();
-  backend_.start_error = "execute: replay: No such file or directory";
-  supervisor_->Step();
-  ASSERT_TRUE(supervisor_->IsFinished());
-  EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
-  EXPECT_EQ(supervisor_->result().message,
-            "replay-0 cannot be started: execute: replay: No such file or "
-            "directory");
+  for (const bool cannot_execute : {true, false}) {
+    Make();
+    backend_.start_error = "execute: replay: No such file or directory";
+    backend_.cannot_execute = cannot_execute;
+    supervisor_->Step();
+    ASSERT_TRUE(supervisor_->IsFinished());
+    EXPECT_EQ(supervisor_->result().status, RunStatus::kFailed);
+    EXPECT_EQ(supervisor_->result().message,
+              "replay-0 cannot be started: execute: replay: No such file or "
+              "directory");
+    // cluster.roles.replay.command may name it
+    EXPECT_EQ(supervisor_->result().is_mistake, cannot_execute);
+  }
 }
 
 // Later it may be for want of memory: that passes.

@@ -70,8 +70,8 @@ TEST(ParameterPublisherTest, WhatNoSubscriberTakesIsRefused) {
                                 std::string((size_t{256} << 20) + 1, 'x'));
             }),
             "parameters 'policy' of 1 parts, the longest of 268435457 bytes, "
-            "268435457 bytes in all; allowed are 1024 parts of 268435456 "
-            "bytes, 4294967296 bytes in all; hint: a smaller network");
+            "268435457 bytes in all; allowed are 1023 parts of 268435456 "
+            "bytes, 4294967280 bytes in all; hint: a smaller network");
   publisher.Publish("policy", 2, "small");
   ParameterSubscriber actor(publisher.endpoint());
   EXPECT_TRUE(actor.Await(2));

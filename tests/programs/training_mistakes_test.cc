@@ -93,8 +93,8 @@ TEST_F(TrainingMistakesTest, AnAgentThatCannotBeStartedEndsTheRun) {
       RunCommand({.command = {REPLICANT_FLEET, "--status", run_.string()}},
                  std::chrono::minutes(1));
   EXPECT_THAT(status.output,
-              HasSubstr(": its fleet has written no report yet (status.json); "
-                        "the run's status: failed\n"));
+              HasSubstr(": no report (status.json) was written; the run's "
+                        "status: failed\n"));
 
   // Would catch hosts that find an address, and no key: no address can be
   // written.
@@ -107,6 +107,16 @@ TEST_F(TrainingMistakesTest, AnAgentThatCannotBeStartedEndsTheRun) {
   EXPECT_EQ(resumed.status.code, 1);
   EXPECT_THAT(resumed.output, HasSubstr("addresses.yaml"));
   EXPECT_TRUE(std::filesystem::exists(run_ / "run.key"));
+}
+
+TEST_F(TrainingMistakesTest, ACommandOfARoleThatDoesNotExistEndsTheRun) {
+  const CommandResult result =
+      RunFleet({"cluster.roles.replay.command=\"/no/such {command}\""});
+  EXPECT_EQ(result.status.code, kExitConfig);
+  EXPECT_THAT(result.output,
+              HasSubstr("replay-0 cannot be started: execute: /no/such: No "
+                        "such file or directory\n"));
+  EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: failed\n"));
 }
 
 // A file that may not grow is what a full disk looks like to its writer.

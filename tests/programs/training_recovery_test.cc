@@ -325,11 +325,10 @@ TEST_F(TrainingRecoveryTest, AResumeThatCannotWorkLeavesTheRunAlone) {
 }
 
 // Whatever fails after the checks, config.yaml still fits the checkpoints.
-TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
+TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesChangesNothing) {
   ASSERT_TRUE(RunFleet({"evaluation.enabled=false"}).status.ok());
   const std::string config = ReadFile(run_ / "config.yaml");
-  const auto expect_refused = [&](const std::string& setting,
-                                  const std::string& status) {
+  const auto expect_refused = [&](const std::string& setting) {
     const CommandResult refused = RunCommand(
         {.command = {REPLICANT_FLEET, "--resume", run_.string(), "--set",
                      "learner.limits.max_steps=80", "--set", setting}},
@@ -339,12 +338,12 @@ TEST_F(TrainingRecoveryTest, AResumeThatARoleRefusesKeepsTheConfiguration) {
                 HasSubstr(setting.substr(0, setting.find('='))));
     EXPECT_EQ(ReadFile(run_ / "config.yaml"), config);
     EXPECT_FALSE(std::filesystem::exists(run_ / "config.new.yaml"));
-    EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: " + status));
+    EXPECT_THAT(ReadFile(run_ / "state.yaml"), HasSubstr("status: complete\n"));
   };
   // the fleet itself, before anything starts
-  expect_refused("replay.tables.default.n_step=2", "complete");
+  expect_refused("replay.tables.default.n_step=2");
   // the learner
-  expect_refused("learner.limits.max_epochs=1", "failed");
+  expect_refused("learner.limits.max_epochs=1");
 }
 
 // The newest checkpoint's part in the replay is damaged: the one before it

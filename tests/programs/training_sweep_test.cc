@@ -137,6 +137,16 @@ TEST_F(TrainingSweepTest, ASignalStopsItsRunsWhichThenGoOn) {
   EXPECT_THAT(Output(), Not(HasSubstr("Killed")));
   EXPECT_THAT(ReadFile(sweep_ / "000/state.yaml"),
               HasSubstr("status: stopped"));
+
+  // Would catch a run that counts as stopped, since an earlier start was: no
+  // address can be written.
+  std::filesystem::remove(sweep_ / "000/addresses.yaml");
+  std::filesystem::create_directories(sweep_ / "000/addresses.yaml/full");
+  const CommandResult failed = RunSweep(endless);
+  EXPECT_EQ(failed.status.code, 1);
+  EXPECT_THAT(failed.output, HasSubstr("run 000 (small, seed 1) failed"));
+  EXPECT_THAT(ReadFile(sweep_ / "000/state.yaml"),
+              HasSubstr("status: stopped"));
 }
 
 // Would catch a sweep that ends, and so kills the other runs.

@@ -131,7 +131,10 @@ TEST(PublisherTest, OversizedValueIsRefusedBeforeItIsSent) {
   EXPECT_EQ(MessageOf<InvalidArgument>(
                 [&] { publisher.Publish("policy", 2, Text("eleven byte")); }),
             "test 'policy' of 1 parts, the longest of 11 bytes, 11 bytes in "
-            "all; allowed are 1024 parts of 10 bytes, 4294967296 bytes in all");
+            "all; allowed are 1023 parts of 10 bytes, 4294967280 bytes in all");
+  // one more part goes with it
+  EXPECT_NO_THROW(publisher.Publish("policy", 2, Message(1023)));
+  EXPECT_THROW(publisher.Publish("policy", 3, Message(1024)), InvalidArgument);
 }
 
 TEST(PublisherTest, AgeAndPublicationTimeAreKnown) {
