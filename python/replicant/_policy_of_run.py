@@ -48,7 +48,7 @@ def _best(checkpoints: list[pathlib.Path]) -> pathlib.Path | None:
         try:
             about = json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))
             returns[checkpoint] = float(about["metadata"]["return"])
-        except (OSError, ValueError, KeyError, TypeError):  # damaged, or removed meanwhile
+        except (OSError, ValueError, KeyError):  # damaged, or removed meanwhile
             continue
     return max(returns, key=returns.__getitem__, default=None)
 
@@ -74,10 +74,9 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
     else:
         found = _best(_checkpoints(run / "best"))
     if found is None:
-        if which == "best":
-            raise IoError(f"{given}: the run has no evaluated policy in best yet")
-        hint = "; hint: which='best'" if _best(_checkpoints(run / "best")) else ""
-        raise IoError(f"{given}: the run has no checkpoint yet{hint}")
+        missing = "checkpoint" if which == "newest" else "evaluated policy in best"
+        hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
+        raise IoError(f"{given}: the run has no {missing} yet{hint}")
     return run, found
 
 
@@ -155,7 +154,7 @@ class Policy:
         num_threads  for the computation
         make_env     of a run that was trained with it, see replicant.train()
         seed         of act(explore=...); None: drawn by the operating system, so that every load
-                     draws other noise
+                     explores otherwise
         """
         run, checkpoint = _find(run_or_checkpoint, which)
         task = _run_files.flat_yaml(run / "config.yaml").get("task.name", "").strip('"')

@@ -125,10 +125,10 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
                                    ("learning curve", "gnuplot", "matplotlib")):
         if not shutil.which(program) and importlib.util.find_spec(package) is None:
             print(f"train: no {what}: the program {program} is missing; hint: install it, or "
-                  "pip install 'WHEEL[train]'", file=sys.stderr)
+                  "pip install 'replicant[train]'", file=sys.stderr)
     print(f"train: replicant {shlex.join(words)}", flush=True)
     code = run_program(words)
-    # a folder that is no text is refused by the fleet
-    if code == 0 and (path := pathlib.Path(folder).resolve() / "checkpoints").is_dir():
-        _print_how_to_go_on(path.parent)
+    path = pathlib.Path(folder).resolve()
+    if code == 0 and (path / "checkpoints").is_dir():
+        _print_how_to_go_on(path)
     return code

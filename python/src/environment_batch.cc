@@ -289,11 +289,6 @@ ExclusiveCall EnvironmentBatch::Begin() {
         process_, getpid()));
   }
   if (is_finished_) {
-    // a daemon thread, which Python ends without a word
-    if (std::this_thread::get_id() != finishing_thread_) {
-      const GilRelease release;
-      GilRelease::AwaitEnd();
-    }
     throw Error("the program ends, and these environments have ended with it");
   }
   return {&is_busy_, "these environments"};
@@ -302,7 +297,6 @@ ExclusiveCall EnvironmentBatch::Begin() {
 void EnvironmentBatch::Finish() {
   if (getpid() != process_ || task_functions() == nullptr) return;
   is_finished_ = true;
-  finishing_thread_ = std::this_thread::get_id();
   while (is_busy_) {
     const GilRelease release;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

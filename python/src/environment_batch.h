@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "env/camera.h"
@@ -98,8 +97,7 @@ class EnvironmentBatch {
 
   // For the end of the program, after which no thread may take the GIL: with a
   // task in Python waits for the call of another thread and for the steps that
-  // are under way. Later calls of this thread throw Error, and those of others
-  // wait for the end.
+  // are under way. Later calls throw Error.
   void Finish();
 
   // The functions of a task written in Python; null: none.
@@ -163,7 +161,7 @@ class EnvironmentBatch {
   // end; returns the info with their last observations.
   nanobind::dict StartEpisodes();
   // Begins a public call. Throws Error in a fork, after Finish(), and while
-  // another call is under way.
+  // another thread is in a call.
   ExclusiveCall Begin();
   // Throws InvalidArgument, with the name of the call.
   void CheckNoneIsUnderWay(const char* call) const;
@@ -176,7 +174,6 @@ class EnvironmentBatch {
   const env::TaskRegistry registry_;
   bool is_busy_ = false;
   bool is_finished_ = false;
-  std::thread::id finishing_thread_;
   env::MjModelPtr model_;
   std::unique_ptr<env::VectorEnvironment> environments_;
   std::vector<env::ArraySpec> arrays_;

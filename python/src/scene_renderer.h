@@ -31,7 +31,7 @@ using OutputArray =
 // built with. Otherwise they are copied by BoundModel and BoundScene.
 //
 // Thread-safety: any thread may call any method, with the GIL, which is
-// released while the call draws or waits for others; the constructor keeps it.
+// released while the call draws or waits for others.
 class SceneRenderer {
  public:
   // Takes over unchanged textures of `like`, which may be null. Throws

@@ -308,10 +308,6 @@ def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(
     assert message_of(InvalidArgument, **keys, action_high=0.5) == (
         f"{file}: episode 1: step 0: number 0 of the action is 1, want -2 to 0.5; hint: action_low "
         "and action_high, or clip_actions: true")
-    # YAML 1.1 and NumPy read the text otherwise
-    assert message_of(ConfigError, **keys, action_high="010") == (
-        f"{folder}: the bounds of the actions are (None, '010'), want finite numbers, low < high, "
-        "one or 1 each")
     with h5py.File(file, "a") as out:
         out["episode_1/rewards"][2] = np.nan
     assert message_of(InvalidArgument, **keys) == (
@@ -321,7 +317,7 @@ def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(
         del out["episode_1/rewards"]
         out["episode_1/rewards"] = [*rewards[:2], 1e39, *rewards[3:]]
     assert message_of(InvalidArgument, **keys) == (
-        f"{file}: episode 1: step 2: the reward is 1e+39, which float32 cannot hold")
+        f"{file}: episode 1: step 2: the reward is 1e+39, want a number of float32")
     (tmp_path / "map.yaml").write_text("format: minari\npath: d\n")
     assert main(["import", str(tmp_path / "map.yaml"), "--to", str(tmp_path / "prior")]) == 1
     assert not (tmp_path / "prior").exists()

@@ -419,7 +419,7 @@ def test_a_second_thread_in_a_call_is_refused():
         assert entered.wait(60)
         for call in (lambda: env.step(actions), env.reset, lambda: env.reset(seed=1), env.render,
                      lambda: env.send(actions, [0, 1]), lambda: env.recv(1)):
-            with pytest.raises(errors.Error, match="another call of these env"):
+            with pytest.raises(errors.Error, match="another thread is in a call of these env"):
                 call()
     finally:
         go_on.set()

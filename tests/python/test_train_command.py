@@ -141,9 +141,7 @@ def test_arguments_of_the_fleet_pass_through(tmp_path):
     ("run: {name: q}", ["--set", "run.dir=here"], None),
     ("run: {name: q}", ["--set=run={dir: here}"], None),
     ("run: {seed: 2}", [], "runs/own-"),
-    # the fleet says what is wrong
-    ("run: [", [], "runs/own-"),
-    ("run: {name: q, dir: [x]}", [], None),
+    ("run: [", [], "runs/own-"),  # the fleet says what is wrong
 ])
 def test_a_file_of_ones_own_says_where_and_by_which_name_it_runs(lines, words, wanted, tmp_path,
                                                                  monkeypatch):

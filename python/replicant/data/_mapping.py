@@ -233,10 +233,9 @@ class Converter:
             raise ConfigError(f"{self._mapping.path}: no bounds of the actions; give action_low and "
                               "action_high, numbers or lists")
         try:
-            # no text, such as '010', which NumPy would read as a number
-            low, high = (np.broadcast_to(b.astype(np.float64).ravel(), self.action_size)
-                         if b.dtype.kind in "iuf" and b.size in (1, self.action_size) else None
-                         for b in map(np.asarray, (low, high)))
+            low, high = (np.broadcast_to(np.asarray(b, np.float64).ravel(), self.action_size)
+                         if np.size(b) == 1 or np.size(b) == self.action_size else None
+                         for b in (low, high))
         except (TypeError, ValueError):
             low = None
         if low is None or high is None or not np.isfinite([low, high]).all() or not (
@@ -345,7 +344,7 @@ class Converter:
         if is_too_large.any():
             at = int(np.argmax(is_too_large))
             raise InvalidArgument(f"{episode.where}: step {starts[at]}: the reward is {reward[at]:g}, "
-                                  "which float32 cannot hold")
+                                  "want a number of float32")
         frames = self._frames(episode, rows) if self._frame else None
         observation = (self._join(episode, self._observation, num_rows)[rows].astype(np.float32)
                        if self._observation else None)

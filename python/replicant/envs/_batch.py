@@ -4,7 +4,6 @@ import atexit
 import numbers
 import operator
 import os
-import pathlib
 import weakref
 
 import numpy as np
@@ -76,23 +75,14 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         if text:
             raise InvalidArgument("mjcf: got the text of a model, want the path of its file; "
                                   "hint: envs.Task(mjcf=...) takes a text")
-    try:
-        folder = pathlib.Path(suite_folder or _libraries.suite_folder())
-    except TypeError:
-        raise InvalidArgument(f"suite_folder: got {suite_folder!r:.80}, want a path") from None
-    config.suite_folder = str(folder.expanduser())
+    config.suite_folder = os.fspath(suite_folder or _libraries.suite_folder())
     if observations is not None:
         if isinstance(observations, str):
             raise ValueError(f"observations: got {observations!r}, want a list of names")
         config.observations = list(observations)
     config.action_repeat = whole(action_repeat, "action_repeat")
     config.set_reward_sum(action_repeat_reward == "sum")
-    platforms = ("auto", "osmesa", "egl", "egl-surfaceless")
-    if gl_platform not in platforms:
-        raise ValueError(f"gl_platform: got {gl_platform!r}, want one of {platforms}")
-    if not 0 <= whole(egl_device, "egl_device") <= 63:
-        raise ValueError(f"egl_device: got {egl_device}, want 0 to 63")
-    config.set_gl(gl_platform, int(egl_device))
+    config.set_gl(gl_platform, whole(egl_device, "egl_device"))
     if pixels is not None:
         cameras, sizes = _cameras(pixels, camera)
         config.set_pixels(cameras, sizes, renderer, whole(frame_stack, "frame_stack"))

@@ -72,7 +72,7 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
     ):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode: got {render_mode!r}, want None or 'rgb_array'")
-        if not isinstance(render_size, (tuple, list, np.ndarray)) or len(render_size) != 2:
+        if np.shape(render_size) != (2,):
             raise InvalidArgument(f"render_size: got {render_size!r}, want (height, width)")
         mode = AutoresetMode(autoreset_mode)
         core = make_batch(

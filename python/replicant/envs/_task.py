@@ -61,10 +61,10 @@ def file_or_text(mjcf) -> tuple[str, str]:
     except TypeError:
         raise InvalidArgument(f"mjcf: got {mjcf!r:.100}, want the path of an MJCF file, or its "
                               "text") from None
-    if (b"\0" if isinstance(given, bytes) else "\0") in given:
-        raise InvalidArgument("mjcf: got a text that holds zeros, as UTF-16 and archives do; want "
-                              "the text of a model in UTF-8, or the path of a file")
     if isinstance(given, bytes):
+        if b"\0" in given:
+            raise InvalidArgument("mjcf: got bytes that hold zeros, as UTF-16 and archives do; want "
+                                  "the text of a model in UTF-8, or the path of a file")
         is_text = given.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
         try:
             given = given.decode("utf-8") if is_text else os.fsdecode(given)
