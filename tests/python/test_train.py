@@ -317,11 +317,19 @@ def test_a_young_runs_checkpoints_are_named(tmp_path):
 def test_the_best_policy_has_the_largest_return(tmp_path):
     # after a crash there may be two, or a damaged one
     (tmp_path / "config.yaml").touch()
-    for step, text in ((4, '{"metadata": {"return": "9.5"}}'), (8, '{"metadata": {"return": "10"}}'),
-                       (12, '{"metadata": {"return": "-3"}}'), (16, "{")):
+
+    def write(step, text):
         folder = tmp_path / f"best/step-{step:012}"
         folder.mkdir(parents=True)
         (folder / "checkpoint.json").write_text(text)
+
+    for step, text in ((16, "{"), (20, "null"), (24, "[]"), (28, '{"metadata": {"return": null}}')):
+        write(step, text)
+    with pytest.raises(errors.IoError) as raised:
+        _find(tmp_path, "best")
+    assert str(raised.value) == f"{tmp_path}: the run has no evaluated policy in best yet"
+    for step, value in ((4, 9.5), (8, 10), (12, -3)):
+        write(step, f'{{"metadata": {{"return": "{value}"}}}}')
     assert _find(tmp_path, "best") == (tmp_path, tmp_path / "best/step-000000000008")
 
 
