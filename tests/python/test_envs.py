@@ -419,12 +419,23 @@ def test_a_second_thread_in_a_call_is_refused():
         assert entered.wait(60)
         for call in (lambda: env.step(actions), env.reset, lambda: env.reset(seed=1), env.render,
                      lambda: env.send(actions, [0, 1]), lambda: env.recv(1)):
-            with pytest.raises(errors.Error, match="another thread is in a call of these env"):
+            with pytest.raises(errors.Error) as refused:
                 call()
+            assert str(refused.value) == (
+                "another call of these environments is under way; hint: one thread at a time, and "
+                "none from a task's own functions")
     finally:
         go_on.set()
         thread.join()
     np.testing.assert_array_equal(env.step(actions)[1], [1.0, 1.0])
+
+
+def test_a_call_from_a_tasks_own_function_is_refused():
+    env = envs.make_vec(own_task(reward=lambda physics: env.render()), render_mode="rgb_array")
+    env.reset()
+    with pytest.raises(errors.Error, match="^another call of these environments is under way; .*, "
+                       "and none from a task's own functions$"):
+        env.step(np.zeros((1, 1)))
 
 
 def test_copies_without_a_seed_differ():

@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -70,6 +71,29 @@ def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
     for scale in (True, -0.1, np.nan, np.inf):
         with pytest.raises(errors.InvalidArgument, match="explore: got .*standard deviation"):
             policy.act(observation, explore=scale)
+
+
+def test_a_second_thread_in_a_policys_call_is_refused(run, monkeypatch):
+    policy, empty, refused = run.policy(), np.empty, []
+    expected = policy.act(np.zeros((2, 5)))
+
+    def act():
+        with pytest.raises(errors.Error) as raised:
+            policy.act(np.zeros((2, 5)))
+        refused.append(str(raised.value))
+
+    def call_meanwhile(shape, dtype):
+        # the call under way makes its result, the actions of two rows
+        if shape == (2, 1) and not refused:
+            thread = threading.Thread(target=act)
+            thread.start()
+            thread.join()
+        return empty(shape, dtype)
+
+    monkeypatch.setattr(np, "empty", call_meanwhile)
+    np.testing.assert_array_equal(policy.act(np.zeros((2, 5))), expected)
+    assert refused == ["another call of this policy is under way; hint: one thread at a time, and "
+                       "none from a task's own functions"]
 
 
 def test_an_evaluation_repeats_and_equals_the_evaluators(run):
