@@ -85,8 +85,13 @@ def _steps_per_s(task: str, num_threads: int, seconds: float, **options) -> floa
         env.close()
 
 
-def _print_environments(config: dict[str, str], seconds: float):
+def _print_environments(config: dict[str, str], section: dict, seconds: float):
+    """`config` is the resolved configuration of a trial, and `section` its section `task` as given:
+    its files are not in the trial's folder, which is gone."""
     task = config["task.name"]
+    own = {name: section[name] for name in ("mjcf", "suite_folder") if section.get(name)} | {
+        "gl_platform": config["task.pixels.gl_platform"],
+        "egl_device": int(config["task.pixels.egl_device"])}
     size = int(config["task.pixels.height"]), int(config["task.pixels.width"])
     repeat = int(config["task.action_repeat"])
     counts = sorted({1, num_processors()})
@@ -100,7 +105,7 @@ def _print_environments(config: dict[str, str], seconds: float):
         rates = []
         for count in counts:
             try:
-                rate = _steps_per_s(task, count, seconds, action_repeat=repeat, **options)
+                rate = _steps_per_s(task, count, seconds, action_repeat=repeat, **own, **options)
                 rates.append(f"{rate:14,.0f}")
             except Exception as error:  # a scene or a platform that is not there
                 rates = [f"  {str(error).splitlines()[0]:.70}"]
@@ -300,10 +305,11 @@ def _benchmark(options):
     best = trials.best()
     if best.updates == 0.0:
         raise Error(f"no update within {_LONGEST_START_S:.0f} s; limit: {best.limit}")
+    given = [f"{key}={_train.yaml_of(value, key)}" for key, value in settings.items()] + options.set
     if resolved["learner.workload"] == "d4pg" and not make_env:
-        _print_environments(resolved, options.seconds / 100.0)
-    given = [f"{key}={_train.yaml_of(value, key)}" for key, value in settings.items()]
-    _write(options.to, best, config, given + options.set, resolved, machine)
+        section = _config.read(config, given).get("task") or {}
+        _print_environments(resolved, section, options.seconds / 100.0)
+    _write(options.to, best, config, given, resolved, machine)
     keys = " ".join(f"--set {key}={value}" for key, value in best.keys.items())
     limit = best.limit.partition(" (")[0]
     print(f"\nfastest             {best.updates:.4g} updates/s; limit {limit}\n"

@@ -27,7 +27,8 @@ def settings_of(arguments: Sequence[str]) -> list[str]:
 
 
 def part(config: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """What the configuration holds of these dotted keys; of a list's element the whole list."""
+    """What the configuration holds of these dotted keys; for a key that reaches into a list, the
+    whole list."""
     chosen: dict[str, Any] = {}
     for key in keys:
         source, target = config, chosen

@@ -48,7 +48,7 @@ def _best(checkpoints: list[pathlib.Path]) -> pathlib.Path | None:
         try:
             about = json.loads((checkpoint / "checkpoint.json").read_text(encoding="utf-8"))
             returns[checkpoint] = float(about["metadata"]["return"])
-        except (OSError, ValueError, KeyError):  # damaged, or removed meanwhile
+        except (OSError, ValueError, KeyError, TypeError):  # damaged, or removed meanwhile
             continue
     return max(returns, key=returns.__getitem__, default=None)
 
@@ -71,12 +71,13 @@ def _find(given, which: str) -> tuple[pathlib.Path, pathlib.Path]:
         raise InvalidArgument(f"which: got {which!r}, want 'newest' or 'best'")
     if which == "newest":
         found = max(_checkpoints(run / "checkpoints"), default=None)
+        hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
+        missing = f"checkpoint yet{hint}"
     else:
         found = _best(_checkpoints(run / "best"))
+        missing = "evaluated policy in best yet"
     if found is None:
-        missing = "checkpoint" if which == "newest" else "evaluated policy in best"
-        hint = "; hint: which='best'" if _checkpoints(run / "best") else ""
-        raise IoError(f"{given}: the run has no {missing} yet{hint}")
+        raise IoError(f"{given}: the run has no {missing}")
     return run, found
 
 
@@ -153,8 +154,8 @@ class Policy:
         which        of a run: its "newest" checkpoint, or the "best" by its evaluations
         num_threads  for the computation
         make_env     of a run that was trained with it, see replicant.train()
-        seed         of act(explore=...); None: drawn by the operating system, so that every load
-                     explores otherwise
+        seed         of act(explore=...); None: drawn by the operating system, so that each load
+                     draws other noise
         """
         run, checkpoint = _find(run_or_checkpoint, which)
         task = _run_files.flat_yaml(run / "config.yaml").get("task.name", "").strip('"')

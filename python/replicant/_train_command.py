@@ -128,7 +128,9 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
                   "pip install 'replicant[train]'", file=sys.stderr)
     print(f"train: replicant {shlex.join(words)}", flush=True)
     code = run_program(words)
+    if code != 0:
+        return code
     path = pathlib.Path(folder).resolve()
-    if code == 0 and (path / "checkpoints").is_dir():
+    if (path / "checkpoints").is_dir():
         _print_how_to_go_on(path)
-    return code
+    return 0

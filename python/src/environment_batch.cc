@@ -288,15 +288,21 @@ ExclusiveCall EnvironmentBatch::Begin() {
         "hint: make them in the child, or start it by the method 'spawn'",
         process_, getpid()));
   }
-  if (is_finished_) {
-    throw Error("the program ends, and these environments have ended with it");
+  if (finished_by_ != std::thread::id()) {
+    const char* const message =
+        "the program ends, and these environments have ended with it";
+    if (std::this_thread::get_id() == finished_by_) throw Error(message);
+    // ends a thread without a traceback. To wait here for the end would block a
+    // program that joins its threads
+    PyErr_SetString(PyExc_SystemExit, message);
+    nb::raise_python_error();
   }
   return {&is_busy_, "these environments"};
 }
 
 void EnvironmentBatch::Finish() {
   if (getpid() != process_ || task_functions() == nullptr) return;
-  is_finished_ = true;
+  finished_by_ = std::this_thread::get_id();
   while (is_busy_) {
     const GilRelease release;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

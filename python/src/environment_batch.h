@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "env/camera.h"
@@ -53,7 +54,7 @@ struct EnvironmentBatchOptions {
 // since the threads do not exist there; a call in it throws.
 //
 // Thread-safety: one thread at a time calls the methods, with the GIL; a call
-// while another thread is in one throws Error.
+// while another one is under way throws Error.
 class EnvironmentBatch {
  public:
   using Actions = nanobind::ndarray<const double, nanobind::c_contig,
@@ -97,7 +98,8 @@ class EnvironmentBatch {
 
   // For the end of the program, after which no thread may take the GIL: with a
   // task in Python waits for the call of another thread and for the steps that
-  // are under way. Later calls throw Error.
+  // are under way. Later calls throw Error; in other threads they raise
+  // SystemExit, which ends such a thread.
   void Finish();
 
   // The functions of a task written in Python; null: none.
@@ -160,8 +162,8 @@ class EnvironmentBatch {
   // For kSameStep: starts the episodes of the environments that are at their
   // end; returns the info with their last observations.
   nanobind::dict StartEpisodes();
-  // Begins a public call. Throws Error in a fork, after Finish(), and while
-  // another thread is in a call.
+  // Begins a public call. Throws Error in a fork and while another call is
+  // under way; after Finish() as described there.
   ExclusiveCall Begin();
   // Throws InvalidArgument, with the name of the call.
   void CheckNoneIsUnderWay(const char* call) const;
@@ -173,7 +175,7 @@ class EnvironmentBatch {
   const pid_t process_;
   const env::TaskRegistry registry_;
   bool is_busy_ = false;
-  bool is_finished_ = false;
+  std::thread::id finished_by_;  // the thread that called Finish()
   env::MjModelPtr model_;
   std::unique_ptr<env::VectorEnvironment> environments_;
   std::vector<env::ArraySpec> arrays_;

@@ -51,8 +51,8 @@ ExclusiveCall::ExclusiveCall(bool* is_busy, const char* object)
     : is_busy_(is_busy) {
   if (*is_busy) {
     throw Error(
-        fmt::format("another thread is in a call of {}; hint: a lock, "
-                    "or one for each thread",
+        fmt::format("another call of {} is under way; hint: one thread at a "
+                    "time, and none from a task's own functions",
                     object));
   }
   *is_busy = true;

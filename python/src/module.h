@@ -9,8 +9,8 @@ namespace replicant::python {
 // Turns the exceptions of base/error.h into exceptions of replicant.errors with
 // the same message.
 void TranslateErrors();
-// Every module calls this first, in its body, but one whose programs log as
-// they are told. Translates errors, and logs warnings on stderr.
+// Every module calls this first, except `_program`, whose programs set up their
+// own log. Translates errors, and logs warnings on stderr.
 void SetUpModule();
 
 // Releases the GIL while it lives. When Python ends, it ends a daemon thread
@@ -33,11 +33,12 @@ class GilRelease {
   PyThreadState* const state_;
 };
 
-// A call of an object that one thread at a time may use. It releases the GIL,
-// but begins and ends with it, which guards `is_busy`.
+// A call of an object that one thread at a time may use. The call may release
+// the GIL in between; it begins and ends with the GIL held, so that the GIL
+// guards `is_busy`.
 class ExclusiveCall {
  public:
-  // Throws Error if another thread is in a call of `object`.
+  // Throws Error if another call of `object` is under way.
   ExclusiveCall(bool* is_busy, const char* object);
   ~ExclusiveCall() { *is_busy_ = false; }
   ExclusiveCall(const ExclusiveCall&) = delete;

@@ -84,7 +84,7 @@ struct PolicyConfig {
 
 // A trained policy for batches of any size; a size that is new compiles a plan.
 //
-// Thread-safety: one thread at a time; a call while another thread is in one
+// Thread-safety: one thread at a time; a call while another one is under way
 // throws Error.
 class Policy {
  public:

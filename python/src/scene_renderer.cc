@@ -136,6 +136,7 @@ SceneRenderer::SceneRenderer(const nb::object& model, bool is_known,
     : is_known_(is_known) {
   if (!is_known) bound_ = std::make_unique<BoundModel>(model);
   const mjModel& drawn = is_known ? ModelAt(model) : bound_->get();
+  const GilRelease release;
   if (like == nullptr) {
     renderer_ = std::make_unique<env::RaycastRenderer>(drawn);
     return;

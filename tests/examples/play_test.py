@@ -8,6 +8,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -87,6 +88,38 @@ class PlayTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as told:
             play.check_models(self.write(suite_folder="/replicant/suite"))
         self.assertIn("task.suite_folder is /replicant/suite; this example", told.getvalue())
+
+
+    def main(self, *words):
+        """What main() gives dm_control, shows the policy and prints."""
+        loaded, seen = [], []
+
+        def load(domain, name, task_kwargs):
+            loaded.append((domain, name, task_kwargs))
+            return Environment()
+
+        def policy(observation):
+            seen.append(observation.tolist())
+            return np.zeros(1)
+
+        suite = types.SimpleNamespace(load=load)
+        modules = {"dm_control": types.SimpleNamespace(suite=suite)}
+        with (mock.patch.dict(sys.modules, modules),
+              mock.patch.object(play, "Policy", lambda run: policy),
+              mock.patch.object(sys, "argv", ["play.py", str(self.run_folder), *words]),
+              contextlib.redirect_stdout(io.StringIO()) as told):
+            play.main()
+        return loaded, seen, told.getvalue()
+
+    def test_the_program_plays_what_the_configuration_says(self):
+        self.write("[velocity, position]")
+        loaded, seen, told = self.main("--episodes", "2", "--seed", "7")
+        self.assertEqual(loaded, [("cartpole", "swingup", {"random": 7})])
+        self.assertEqual(seen, [[3.0, 1.0, 2.0]] * 2)
+        self.assertEqual(told, "return 0.5\nreturn 0.5\nmean   0.5\n")
+        self.write(mjcf="model/model.xml")
+        with self.assertRaisesRegex(SystemExit, "task.mjcf names a model of its own"):
+            self.main()
 
 
 if __name__ == "__main__":

@@ -152,6 +152,29 @@ cluster: {backend: ssh, hosts: [{name: a, actors: 1}, {name: "null", actors: 2}]
     assert read["agent"]["distribution"] == {"v_max": None}
 
 
+def test_the_environments_are_those_of_the_configuration(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(_benchmark, "_steps_per_s",
+                        lambda task, count, seconds, **options: calls.append(options) or 1.0)
+    resolved = {"task.name": "cartpole-swingup", "task.action_repeat": "4",
+                "task.mjcf": "model/model.xml", "task.suite_folder": '"/installed"',
+                "task.pixels.enabled": "true", "task.pixels.height": "8", "task.pixels.width": "6",
+                "task.pixels.gl_platform": "egl", "task.pixels.egl_device": "3"}
+    device = {"action_repeat": 4, "gl_platform": "egl", "egl_device": 3}
+    file = tmp_path / "own.yaml"
+    for text, models in (
+            ("{mjcf: own.xml, suite_folder: suite}",
+             {"mjcf": str(tmp_path / "own.xml"), "suite_folder": str(tmp_path / "suite")}),
+            ("{mjcf: ''}", {})):
+        file.write_text(f"task: {text}")
+        _benchmark._print_environments(resolved, _config.read(file, [])["task"], 0.0)
+        drawn = [{**device, **models, "pixels": (8, 6), "renderer": renderer}
+                 for renderer in ("raycast", "gl")]
+        # with one thread and with sixteen
+        assert calls == [options for options in ({**device, **models}, *drawn) for _ in range(2)]
+        calls.clear()
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["cartpol-swingup"], "benchmark: 'cartpol-swingup' is not a recipe"),
     (["smoke", "--seconds", "0"], "--seconds: got 0, want a number above 0"),

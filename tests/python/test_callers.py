@@ -507,7 +507,9 @@ def test_a_path_of_a_model_may_begin_at_home(model_folder, monkeypatch):
     ("", "mjcf: empty; want the path of an MJCF file, or its text"),
     ("  \n", "mjcf: empty"), (3, "mjcf: got 3, want the path of an MJCF file, or its text"),
     (None, "mjcf: got None"), (b"<\xff>", "mjcf: the text is not UTF-8"),
-    ("<mujoco/>".encode("utf-16"), "mjcf: got bytes that hold zeros, as UTF-16 and archives do"),
+    ("<mujoco/>".encode("utf-16"), "mjcf: got zeros, as UTF-16 and archives hold; want the text "
+     "of a model in UTF-8, or the path of a file"),
+    ("<mujoco>\0</mujoco>", "mjcf: got zeros"), ("/tmp/a\0.xml", "mjcf: got zeros"),
     (b"/tmp/\xff.xml", "mjcf: got '/tmp/.*which UTF-8 cannot hold"),
     ("/nowhere/robot.xml", "MJCF: /nowhere/robot.xml: no such file")])
 def test_what_is_no_model_is_refused(given, message):

@@ -279,6 +279,21 @@ def test_a_mapping_file_that_may_mean_something_else_is_refused(lines, message, 
     assert str(raised.value).splitlines()[0] == f"{tmp_path}/map.yaml{message}"
 
 
+@pytest.mark.parametrize(("low", "given"), [
+    ("-010", "-010"), ("-1_0", "-1_0"), ("'1_0'", "1_0"), ("['-1']", ["-1"]), ("true", True),
+    ("[1, [2, 3]]", [1, [2, 3]]), ("[-1, -1]", [-1, -1]), (".inf", np.inf)])
+def test_bounds_of_actions_that_are_no_numbers_are_refused(low, given, tmp_path):
+    make_minari(tmp_path / "d")
+    (tmp_path / "map.yaml").write_text(f"format: minari\npath: d\naction_low: {low}\n",
+                                       encoding="utf-8")
+    mapping = data.Mapping.load(tmp_path / "map.yaml")
+    with pytest.raises(ConfigError) as raised:
+        Converter(mapping, open_source(mapping))
+    assert str(raised.value) == (
+        f"{tmp_path}/d: the bounds of the actions are {(given, None)}, want finite numbers, low < "
+        "high, one or 1 each")
+
+
 def test_a_mapping_file_has_the_numbers_of_a_configuration(tmp_path):
     (tmp_path / "map.yaml").write_text("""
 format: minari
@@ -317,7 +332,7 @@ def test_a_fault_in_the_data_is_named_with_file_and_episode_and_imports_nothing(
         del out["episode_1/rewards"]
         out["episode_1/rewards"] = [*rewards[:2], 1e39, *rewards[3:]]
     assert message_of(InvalidArgument, **keys) == (
-        f"{file}: episode 1: step 2: the reward is 1e+39, want a number of float32")
+        f"{file}: episode 1: step 2: the reward is 1e+39, which float32 cannot hold")
     (tmp_path / "map.yaml").write_text("format: minari\npath: d\n")
     assert main(["import", str(tmp_path / "map.yaml"), "--to", str(tmp_path / "prior")]) == 1
     assert not (tmp_path / "prior").exists()

@@ -19,7 +19,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from pendulum import own_task
 
-from replicant import envs, errors
+from replicant import _libraries, envs, errors
 
 
 def rollout(env, steps, seed=7):
@@ -388,11 +388,38 @@ def test_a_mask_while_some_are_under_way_is_refused():
 
 @pytest.mark.parametrize("name, value, number", [
     ("pixels", (84.5, 84), 84.5), ("action_repeat", 2.5, 2.5), ("num_envs", "2", "'2'"),
-    ("first_index", None, None), ("num_threads", 1.0, 1.0), ("render_size", (10, 20.5), 20.5)])
+    ("first_index", None, None), ("num_threads", 1.0, 1.0), ("render_size", (10, 20.5), 20.5),
+    ("render_size", [240, (1, 2)], (1, 2)), ("pixels", [(84, (1, 2))], (1, 2)),
+    ("egl_device", None, None)])
 def test_options_that_are_no_whole_numbers_are_refused(name, value, number):
     with pytest.raises(errors.InvalidArgument) as refused:
         envs.make_vec("cartpole-balance", **{name: value})
     assert str(refused.value) == f"{name}: got {number}, want a whole number"
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"gl_platform": None}, "gl_platform: got None, want 'auto', 'osmesa', 'egl' or "
+     "'egl-surfaceless'"),
+    ({"gl_platform": "foo"}, "gl_platform: got 'foo', want 'auto', 'osmesa', 'egl' or "
+     "'egl-surfaceless'"),
+    ({"renderer": None}, "renderer: got None, want 'auto', 'raycast' or 'gl'"),
+    ({"action_repeat_reward": "max"}, "action_repeat_reward: got 'max', want 'sum' or 'mean'"),
+    ({"egl_device": -1}, "egl_device: got -1, want 0 to 63"),
+    ({"egl_device": 2**40}, f"egl_device: got {2**40}, want 0 to 63"),
+    ({"action_repeat": 2**40}, f"action_repeat: got {2**40}, want {-2**31} to {2**31 - 1}"),
+    ({"suite_folder": 3}, "suite_folder: got 3, want a path"),
+])
+def test_an_option_outside_its_range_is_refused(options, message):
+    with pytest.raises(errors.InvalidArgument) as refused:
+        envs.make_vec("cartpole-balance", **options)
+    assert str(refused.value) == message
+
+
+def test_a_suite_folder_may_begin_at_home(tmp_path, monkeypatch):
+    (tmp_path / "suite").symlink_to(_libraries.suite_folder())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    observation, _ = envs.make("cartpole-balance", suite_folder="~/suite", seed=1).reset()
+    np.testing.assert_array_equal(observation, envs.make("cartpole-balance", seed=1).reset()[0])
 
 
 @pytest.mark.parametrize("size", [240, (240,), (240, 320, 3)])
@@ -419,12 +446,23 @@ def test_a_second_thread_in_a_call_is_refused():
         assert entered.wait(60)
         for call in (lambda: env.step(actions), env.reset, lambda: env.reset(seed=1), env.render,
                      lambda: env.send(actions, [0, 1]), lambda: env.recv(1)):
-            with pytest.raises(errors.Error, match="another thread is in a call of these env"):
+            with pytest.raises(errors.Error) as refused:
                 call()
+            assert str(refused.value) == (
+                "another call of these environments is under way; hint: one thread at a time, and "
+                "none from a task's own functions")
     finally:
         go_on.set()
         thread.join()
     np.testing.assert_array_equal(env.step(actions)[1], [1.0, 1.0])
+
+
+def test_a_call_from_a_tasks_own_function_is_refused():
+    env = envs.make_vec(own_task(reward=lambda physics: env.render()), render_mode="rgb_array")
+    env.reset()
+    with pytest.raises(errors.Error, match="^another call of these environments is under way; .*, "
+                       "and none from a task's own functions$"):
+        env.step(np.zeros((1, 1)))
 
 
 def test_copies_without_a_seed_differ():

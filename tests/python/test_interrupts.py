@@ -117,6 +117,41 @@ time.sleep(0.3)
         assert ended.returncode == 0, ended.stderr
         # of what the thread still holds
         assert "leaked" not in ended.stderr
+        if call.startswith("step"):
+            assert ended.stderr == ""
+
+
+def test_environments_of_a_task_in_python_end_with_the_program():
+    # what is registered first is called last
+    program = f"""import atexit
+def late():
+    try:
+        env.step(actions)
+    except errors.Error as error:
+        print(error)
+atexit.register(late)
+from replicant import errors
+{OWN_TASK}"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, capture_output=True,
+                           text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (
+        0, "the program ends, and these environments have ended with it\n", "")
+
+
+def test_a_program_may_wait_at_its_end_for_a_thread_that_steps():
+    program = f"""import atexit
+atexit.register(lambda: thread.join())
+import threading
+{OWN_TASK}
+def repeat():
+    while True:
+        env.step(actions)
+thread = threading.Thread(target=repeat, daemon=True)
+thread.start()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, stderr=subprocess.PIPE,
+                           text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("process", ["thread", "child"])

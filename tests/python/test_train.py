@@ -8,6 +8,7 @@ import re
 import runpy
 import shutil
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -70,6 +71,29 @@ def test_a_policy_acts_the_same_alone_and_in_a_batch(run):
     for scale in (True, -0.1, np.nan, np.inf):
         with pytest.raises(errors.InvalidArgument, match="explore: got .*standard deviation"):
             policy.act(observation, explore=scale)
+
+
+def test_a_second_thread_in_a_policys_call_is_refused(run, monkeypatch):
+    policy, empty, refused = run.policy(), np.empty, []
+    expected = policy.act(np.zeros((2, 5)))
+
+    def act():
+        with pytest.raises(errors.Error) as raised:
+            policy.act(np.zeros((2, 5)))
+        refused.append(str(raised.value))
+
+    def call_meanwhile(shape, dtype):
+        # the call under way makes its result, the actions of two rows
+        if shape == (2, 1) and not refused:
+            thread = threading.Thread(target=act)
+            thread.start()
+            thread.join()
+        return empty(shape, dtype)
+
+    monkeypatch.setattr(np, "empty", call_meanwhile)
+    np.testing.assert_array_equal(policy.act(np.zeros((2, 5))), expected)
+    assert refused == ["another call of this policy is under way; hint: one thread at a time, and "
+                       "none from a task's own functions"]
 
 
 def test_an_evaluation_repeats_and_equals_the_evaluators(run):
@@ -317,11 +341,19 @@ def test_a_young_runs_checkpoints_are_named(tmp_path):
 def test_the_best_policy_has_the_largest_return(tmp_path):
     # after a crash there may be two, or a damaged one
     (tmp_path / "config.yaml").touch()
-    for step, text in ((4, '{"metadata": {"return": "9.5"}}'), (8, '{"metadata": {"return": "10"}}'),
-                       (12, '{"metadata": {"return": "-3"}}'), (16, "{")):
+
+    def write(step, text):
         folder = tmp_path / f"best/step-{step:012}"
         folder.mkdir(parents=True)
         (folder / "checkpoint.json").write_text(text)
+
+    for step, text in ((16, "{"), (20, "null"), (24, "[]"), (28, '{"metadata": {"return": null}}')):
+        write(step, text)
+    with pytest.raises(errors.IoError) as raised:
+        _find(tmp_path, "best")
+    assert str(raised.value) == f"{tmp_path}: the run has no evaluated policy in best yet"
+    for step, value in ((4, 9.5), (8, 10), (12, -3)):
+        write(step, f'{{"metadata": {{"return": "{value}"}}}}')
     assert _find(tmp_path, "best") == (tmp_path, tmp_path / "best/step-000000000008")
 
 

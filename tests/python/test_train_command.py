@@ -141,7 +141,9 @@ def test_arguments_of_the_fleet_pass_through(tmp_path):
     ("run: {name: q}", ["--set", "run.dir=here"], None),
     ("run: {name: q}", ["--set=run={dir: here}"], None),
     ("run: {seed: 2}", [], "runs/own-"),
-    ("run: [", [], "runs/own-"),  # the fleet says what is wrong
+    # the fleet says what is wrong
+    ("run: [", [], "runs/own-"),
+    ("run: {dir: [a]}", [], None),
 ])
 def test_a_file_of_ones_own_says_where_and_by_which_name_it_runs(lines, words, wanted, tmp_path,
                                                                  monkeypatch):

@@ -232,11 +232,16 @@ class Converter:
         if low is None or high is None:
             raise ConfigError(f"{self._mapping.path}: no bounds of the actions; give action_low and "
                               "action_high, numbers or lists")
+
+        def as_array(bound):
+            array = np.asarray(bound)
+            if array.dtype.kind not in "iuf" or array.size not in (1, self.action_size):
+                return None
+            return np.broadcast_to(array.astype(np.float64).ravel(), self.action_size)
+
         try:
-            low, high = (np.broadcast_to(np.asarray(b, np.float64).ravel(), self.action_size)
-                         if np.size(b) == 1 or np.size(b) == self.action_size else None
-                         for b in (low, high))
-        except (TypeError, ValueError):
+            low, high = as_array(low), as_array(high)
+        except ValueError:  # lists of different lengths in a list
             low = None
         if low is None or high is None or not np.isfinite([low, high]).all() or not (
                 low < high).all():
@@ -344,7 +349,7 @@ class Converter:
         if is_too_large.any():
             at = int(np.argmax(is_too_large))
             raise InvalidArgument(f"{episode.where}: step {starts[at]}: the reward is {reward[at]:g}, "
-                                  "want a number of float32")
+                                  "which float32 cannot hold")
         frames = self._frames(episode, rows) if self._frame else None
         observation = (self._join(episode, self._observation, num_rows)[rows].astype(np.float32)
                        if self._observation else None)

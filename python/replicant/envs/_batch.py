@@ -4,6 +4,7 @@ import atexit
 import numbers
 import operator
 import os
+import pathlib
 import weakref
 
 import numpy as np
@@ -22,12 +23,32 @@ def seeds_of(seed) -> list[int]:
             for one in (seed if np.ndim(seed) else [seed])]
 
 
-def whole(value, name: str) -> int:
-    """The value of option `name`, a whole number."""
+def one_of(value, name: str, known: tuple[str, ...]) -> str:
+    """The value of option `name`, one of the known words."""
+    if not isinstance(value, str) or value not in known:
+        raise InvalidArgument(f"{name}: got {value!r:.80}, want "
+                              f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
+    return value
+
+
+def whole(value, name: str, low: int = -2**31, high: int = 2**31 - 1) -> int:
+    """The value of option `name`, a whole number from `low` to `high`."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise InvalidArgument(f"{name}: got {value!r:.80}, want a whole number") from None
+    if not low <= number <= high:
+        raise InvalidArgument(f"{name}: got {number}, want {low} to {high}")
+    return number
+
+
+def pair(value, name: str) -> tuple[int, int] | None:
+    """The two whole numbers of option `name`; None: it does not have two values."""
+    try:
+        first, second = value
+    except (TypeError, ValueError):
+        return None
+    return whole(first, name), whole(second, name)
 
 
 def array_of(values, kinds: str, dtype, name: str) -> np.ndarray:
@@ -52,11 +73,11 @@ def _cameras(pixels, camera) -> tuple[list[str], list[tuple[int, int]]]:
     sizes = list(pixels) if hasattr(pixels, "__iter__") else []
     if sizes and not any(hasattr(size, "__len__") for size in sizes):
         sizes = [pixels] * len(cameras)
-    if len(sizes) != len(cameras) or any(np.shape(size) != (2,) for size in sizes):
+    pairs = [pair(size, "pixels") for size in sizes]
+    if len(pairs) != len(cameras) or None in pairs:
         raise ValueError(f"pixels: got {pixels!r} for {len(cameras)} cameras, want (height, width), "
                          "a number for both, or a list of pairs, one for each camera")
-    return ([str(name) for name in cameras],
-            [(whole(h, "pixels"), whole(w, "pixels")) for h, w in sizes])
+    return [str(name) for name in cameras], pairs
 
 
 def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, gl_platform,
@@ -64,9 +85,6 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
                flatten, autoreset=0, mjcf=None, suite_folder=None,
                observations=None) -> _envs.EnvironmentBatch:
     """The environments of the faces' options."""
-    if action_repeat_reward not in ("sum", "mean"):
-        raise ValueError(
-            f"action_repeat_reward: got {action_repeat_reward!r}, want 'sum' or 'mean'")
     config = _envs.TaskConfig()
     own_task = task._define() if isinstance(task, Task) else None
     config.name = task if own_task is None else task.name
@@ -75,14 +93,22 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
         if text:
             raise InvalidArgument("mjcf: got the text of a model, want the path of its file; "
                                   "hint: envs.Task(mjcf=...) takes a text")
-    config.suite_folder = os.fspath(suite_folder or _libraries.suite_folder())
+    try:
+        folder = pathlib.Path(suite_folder or _libraries.suite_folder())
+    except TypeError:
+        raise InvalidArgument(f"suite_folder: got {suite_folder!r:.80}, want a path") from None
+    config.suite_folder = str(folder.expanduser())
     if observations is not None:
         if isinstance(observations, str):
             raise ValueError(f"observations: got {observations!r}, want a list of names")
         config.observations = list(observations)
     config.action_repeat = whole(action_repeat, "action_repeat")
-    config.set_reward_sum(action_repeat_reward == "sum")
-    config.set_gl(gl_platform, whole(egl_device, "egl_device"))
+    config.set_reward_sum(
+        one_of(action_repeat_reward, "action_repeat_reward", ("sum", "mean")) == "sum")
+    one_of(renderer, "renderer", ("auto", "raycast", "gl"))
+    config.set_gl(
+        one_of(gl_platform, "gl_platform", ("auto", "osmesa", "egl", "egl-surfaceless")),
+        whole(egl_device, "egl_device", 0, 63))
     if pixels is not None:
         cameras, sizes = _cameras(pixels, camera)
         config.set_pixels(cameras, sizes, renderer, whole(frame_stack, "frame_stack"))
@@ -91,9 +117,10 @@ def make_batch(task, num_envs, *, pixels, state, camera, frame_stack, renderer, 
     if num_threads is None:
         num_threads = min(num_envs, len(os.sched_getaffinity(0)))
     num_threads = whole(num_threads, "num_threads")
+    first_index = whole(first_index, "first_index", -2**63, 2**63 - 1)
     # the caller's thread alone is faster than one that it waits for
     batch = _envs.EnvironmentBatch(
-        config, own_task, num_envs=num_envs, first_index=whole(first_index, "first_index"),
+        config, own_task, num_envs=num_envs, first_index=first_index,
         threads=num_threads if num_threads > 1 else 0, has_state=has_state,
         is_flat=flatten and has_state, autoreset=autoreset, seeds=seeds_of(seed))
     _living.add(batch)

@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from replicant import _envs
 from replicant._closed import Closed, NoCopy
-from replicant.envs._batch import array_of, make_batch, seeds_of, whole
+from replicant.envs._batch import array_of, make_batch, pair, seeds_of
 from replicant.envs._task import Task
 from replicant.errors import InvalidArgument
 
@@ -72,7 +72,8 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
     ):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode: got {render_mode!r}, want None or 'rgb_array'")
-        if np.shape(render_size) != (2,):
+        size = pair(render_size, "render_size")
+        if size is None:
             raise InvalidArgument(f"render_size: got {render_size!r}, want (height, width)")
         mode = AutoresetMode(autoreset_mode)
         core = make_batch(
@@ -85,8 +86,7 @@ class VectorEnv(NoCopy, gymnasium.vector.VectorEnv):
         self._core = core
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self._render = (
-            str(render_camera), *(whole(side, "render_size") for side in render_size), renderer)
+        self._render = (str(render_camera), *size, renderer)
         self.metadata = {
             **type(self).metadata, "autoreset_mode": mode,
             "render_fps": max(1, round(1.0 / core.control_timestep_s))}
@@ -211,7 +211,7 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
     renderer              "raycast" draws on any processor, "gl" is MuJoCo's OpenGL; "auto": gl only
                           for scenes that raycast cannot draw
     gl_platform           of gl: "osmesa", "egl", "egl-surfaceless" or "auto"
-    egl_device            number of the GPU of "egl"
+    egl_device            number of the GPU of "egl", 0 to 63
     action_repeat         control steps for which an action is held
     action_repeat_reward  "sum" or "mean" of their rewards
     flatten               one array [state size] for all float64 arrays; False: a dictionary with
@@ -222,7 +222,8 @@ def make_vec(task: str | Task, num_envs: int = 1, **options) -> VectorEnv:
                           operating system, so that every call plays other episodes
     first_index           index of environment 0; a process of several gives each its own range
     mjcf                  a model file in place of the task's own
-    suite_folder          a folder dm_control/suite in place of the package's models
+    suite_folder          a folder dm_control/suite in place of the package's models; in both "~" is
+                          the home folder
     observations          names of the float64 arrays to observe, in this order; None: all
     render_mode           None or "rgb_array"
     render_size           (height, width) of render()

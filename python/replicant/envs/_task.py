@@ -62,14 +62,14 @@ def file_or_text(mjcf) -> tuple[str, str]:
         raise InvalidArgument(f"mjcf: got {mjcf!r:.100}, want the path of an MJCF file, or its "
                               "text") from None
     if isinstance(given, bytes):
-        if b"\0" in given:
-            raise InvalidArgument("mjcf: got bytes that hold zeros, as UTF-16 and archives do; want "
-                                  "the text of a model in UTF-8, or the path of a file")
         is_text = given.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"<")
         try:
             given = given.decode("utf-8") if is_text else os.fsdecode(given)
         except UnicodeDecodeError as error:
             raise InvalidArgument(f"mjcf: the text is not UTF-8: {error}") from None
+    if "\0" in given:
+        raise InvalidArgument("mjcf: got zeros, as UTF-16 and archives hold; want the text of a "
+                              "model in UTF-8, or the path of a file")
     try:
         given.encode()
     except UnicodeEncodeError:
