@@ -28,7 +28,7 @@ def _find_mujoco() -> Path:
     found = [file for folder in folders for file in sorted(folder.glob("libmujoco.so.*"))]
     if not folders:
         raise ImportError(f"MuJoCo {MUJOCO} is not installed; {_NEED}; hint: pip install "
-                          "'replicant[mujoco]'")
+                          "'WHEEL[mujoco]'")
     is_whole = found and any(any(folder.glob("_structs*.so")) for folder in folders)
     if not is_whole:
         raise ImportError(f"MuJoCo in {folders[0]} lacks files: pip removes them when it installs "

@@ -125,7 +125,7 @@ def main(arguments: list[str], run_program: Callable[[list[str]], int]) -> int:
                                    ("learning curve", "gnuplot", "matplotlib")):
         if not shutil.which(program) and importlib.util.find_spec(package) is None:
             print(f"train: no {what}: the program {program} is missing; hint: install it, or "
-                  "pip install 'replicant[train]'", file=sys.stderr)
+                  "pip install 'WHEEL[train]'", file=sys.stderr)
     print(f"train: replicant {shlex.join(words)}", flush=True)
     code = run_program(words)
     if code != 0:

@@ -29,7 +29,7 @@ try:
     import mujoco
 except ImportError as error:
     raise ImportError("replicant.render draws models of the package mujoco, which cannot be "
-                      "imported; hint: pip install 'replicant[mujoco]'") from error
+                      "imported; hint: pip install 'WHEEL[mujoco]'") from error
 
 from replicant import _libraries
 from replicant.errors import InvalidArgument, UnsupportedScene

@@ -69,7 +69,7 @@ def need(module: str, purpose: str):
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(f"{purpose} needs the package {module.partition('.')[0]}: {error}; hint: "
-                          "pip install 'replicant[data]'") from None
+                          "pip install 'WHEEL[data]'") from None
 
 
 def flat(columns: Mapping, path: tuple[str, ...] = ()) -> Iterator[tuple[str, object]]:
