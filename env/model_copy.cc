@@ -247,7 +247,7 @@ void CopyXml(const stdfs::path& xml, const stdfs::path& copy) {
 
 stdfs::path CopyMjcf(const stdfs::path& mjcf, const stdfs::path& folder) {
   const stdfs::path file = MujocoPath(stdfs::absolute(mjcf));
-  const stdfs::path copy = CopyOfMjcf(mjcf, folder);
+  stdfs::path copy = CopyOfMjcf(mjcf, folder);
   if (IsModelArchive(file)) {
     AssetCopies::CopyFile(file, copy);
   } else {
