@@ -5,23 +5,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "replicator/inspect/inspection_input.h"
 #include "replicator/inspect/inspection_step.h"
 #include "replicator/steps/single_plans.h"
 
 namespace replicant::replicator {
 namespace {
-
-class PlanInput : public Input {
- public:
-  explicit PlanInput(std::unique_ptr<InputPipeline> pipeline)
-      : pipeline_(std::move(pipeline)) {}
-
-  const std::vector<InputSpec>& specs() const { return pipeline_->specs(); }
-
- private:
-  // lives as long: a workload asks it what it waits for
-  const std::unique_ptr<InputPipeline> pipeline_;
-};
 
 class Planner : public Replicator {
  public:
@@ -42,14 +31,17 @@ class Planner : public Replicator {
   // The rows of one replica.
   std::unique_ptr<Input> DoMakeInput(const InputFn& input_fn,
                                      InputMode /*mode*/) override {
-    return std::make_unique<PlanInput>(input_fn(
-        {.num_replicas = num_replicas_, .num_pipelines = num_replicas_}));
+    return std::make_unique<InspectionInput>(
+        this,
+        input_fn(
+            {.num_replicas = num_replicas_, .num_pipelines = num_replicas_}),
+        /*num_replicas=*/1);
   }
   std::unique_ptr<Step> DoBuild(
       Input& input, const std::vector<StepFn>& phases,
       const runtime::CompileOptions& options) override {
-    const auto* own_input = dynamic_cast<PlanInput*>(&input);
-    REPLICANT_CHECK(own_input != nullptr,
+    const auto* own_input = dynamic_cast<InspectionInput*>(&input);
+    REPLICANT_CHECK(own_input != nullptr && own_input->owner() == this,
                     "Build: the input is another replicator's");
     for (size_t phase = 0; phase < phases.size(); ++phase) {
       PhaseBuilder build_phase(/*accumulation_steps=*/1);
