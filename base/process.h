@@ -19,8 +19,8 @@ namespace replicant {
 // it has run ends its fleet's run at once.
 inline constexpr int kExitConfig = 78;
 // Exit code of a program whose device is missing or failed: EX_UNAVAILABLE of
-// sysexits.h. Starting it again helps on another host only. For a role it
-// means the same as kExitConfig.
+// sysexits.h. Starting it again helps on another host only. A role that ends
+// with it before it has run ends its fleet's run at once, too.
 inline constexpr int kExitDevice = 69;
 // Exit code of a process that ends because its group has lost another one:
 // EX_TEMPFAIL of sysexits.h.
